@@ -1,0 +1,56 @@
+"""The kernels of `gpnn.kernels` for SIMD vectors: r² → (g, dc/d(r²)), where g = 1 − c keeps its accuracy as r → 0.
+
+With float32 and near rows, 1 − c computed from c would lose every digit. For the Matérn kernels, g is therefore its
+own power series while √(2ν)·r is below 1, and 1 − c beyond.
+"""
+
+from math import factorial
+
+from gpnn._compiled import jit
+from gpnn._compiled.vectors import like, make_polynomial, maximum, one_minus_exp, sqrt, where_below
+
+_ORDERS = range(2, 22)
+
+_matern32_series = make_polynomial([(-1) ** k * (k - 1) / factorial(k) for k in _ORDERS], single_terms=11)
+"""g/ρ² for c = (1 + ρ)e^(−ρ)"""
+
+_matern52_series = make_polynomial(
+    [(-1) ** k * (1 / factorial(k - 1) - 1 / factorial(k) - 1 / (3 * factorial(k - 2))) for k in _ORDERS],
+    single_terms=11,
+)
+"""g/ρ² for c = (1 + ρ + ρ²/3)e^(−ρ)"""
+
+
+@jit
+def rbf(r2):
+    g, c = one_minus_exp(r2 * like(r2, 0.5))
+    return g, like(r2, -0.5) * c
+
+
+@jit
+def exponential(r2):
+    r = sqrt(r2)
+    g, c = one_minus_exp(r)
+    return g, like(r2, -0.5) * c / maximum(r, like(r2, 1e-8))
+
+
+@jit
+def matern32(r2):
+    rho2 = r2 * like(r2, 3.0)
+    rho = sqrt(rho2)
+    _, decay = one_minus_exp(rho)
+    far = like(r2, 1.0) - (like(r2, 1.0) + rho) * decay
+    return where_below(rho, 1.0, rho2 * _matern32_series(rho), far), like(r2, -1.5) * decay
+
+
+@jit
+def matern52(r2):
+    rho2 = r2 * like(r2, 5.0)
+    rho = sqrt(rho2)
+    _, decay = one_minus_exp(rho)
+    linear = like(r2, 1.0) + rho
+    far = like(r2, 1.0) - (linear + rho2 * like(r2, 1 / 3)) * decay
+    return where_below(rho, 1.0, rho2 * _matern52_series(rho), far), like(r2, -5 / 6) * linear * decay
+
+
+COVARIANCES = {"rbf": rbf, "exponential": exponential, "matern32": matern32, "matern52": matern52}

@@ -1,0 +1,109 @@
+"""What the estimator accepts. Every refusal says what is wrong, where, and what to do about it."""
+
+import numbers
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from gpnn._parallel import blocks
+from gpnn.errors import InvalidInputError
+
+_BLOCK = 65_536
+
+
+def check_settings(model) -> None:
+    for name, lowest in (("n_neighbors", 1), ("n_blocks", 1), ("block_size", 2), ("calibration_size", 0)):
+        _check_integer(name, getattr(model, name), lowest)
+    if model.batch_size is not None:
+        _check_integer("batch_size", model.batch_size, 1)
+
+
+def _check_integer(name: str, value, lowest: int) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < lowest:
+        raise InvalidInputError(f"{name} = {value!r} must be a whole number, at least {lowest}.")
+
+
+def check_training_data(model, X, y):
+    """X as a float32 or float64 matrix (not copied if it is one) and y as float64, both finite, y not constant."""
+    _check_columns_are_numbers(X)
+    _check_target(y)
+    X, y = validate_data(
+        model, X, y, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2, y_numeric=True
+    )
+    _check_finite(model, X)
+    y = np.asarray(y, dtype=np.float64)
+    if y.min() == y.max():
+        raise InvalidInputError(
+            f"y is constant: all {len(y)} values are {y[0]:g}. There is nothing to learn; check that y is the right "
+            "column and was not lost in a join or a filter."
+        )
+    if not np.isfinite(np.square(y - y.mean(), dtype=np.float64).sum()):
+        raise InvalidInputError(f"y is too large: its variance overflows (values up to {np.abs(y).max():.0e}). Rescale.")
+    return X, y
+
+
+def check_new_rows(model, X):
+    """X as a matrix with the columns that `fit` saw, finite. No rows at all are fine, and give an empty answer."""
+    _check_columns_are_numbers(X)
+    X = validate_data(
+        model, X, dtype=[np.float64, np.float32], ensure_all_finite=False, reset=False, ensure_min_samples=0
+    )
+    _check_finite(model, X)
+    return X
+
+
+def _check_columns_are_numbers(X) -> None:
+    """Frames may hold text; name the columns before scikit-learn stumbles over the first value."""
+    names = getattr(X, "columns", None)
+    if names is None:
+        return
+    text = [str(name) for name, kind in zip(names, X.dtypes, strict=True) if _is_text(kind)]
+    if text:
+        raise InvalidInputError(
+            f"{len(text)} columns hold text or dates, not numbers: {_listed(text)}. Encode them first, for example "
+            "with sklearn.preprocessing.OneHotEncoder in a ColumnTransformer, or drop them."
+        )
+
+
+def _is_text(kind) -> bool:
+    """For pandas and polars types, by name, so that neither has to be installed."""
+    name = str(kind).lower()
+    return name in ("str", "category", "categorical", "date") or name.startswith(("string", "datetime", "enum", "utf8"))
+
+
+def _check_target(y) -> None:
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None. Call fit(X, y).")
+    values = np.asarray(y)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
+        raise InvalidInputError(
+            f"y contains NaN in {missing} rows and inf in {infinite} of {len(values)}. "
+            "Drop those rows: a target that is not known cannot be learned from."
+        )
+
+
+def _check_finite(model, X) -> None:
+    bad = np.zeros(X.shape[1], dtype=np.int64)
+    rows = missing = 0
+    for block in blocks(len(X), _BLOCK):
+        part = X[block]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(part.sum(dtype=np.float64)):  # no NaN nor infinity can hide in a finite sum
+                continue
+        wrong = ~np.isfinite(part)
+        bad += wrong.sum(axis=0)
+        rows += int(wrong.any(axis=1).sum())
+        missing += int(np.isnan(part).sum())
+    if rows:
+        names = getattr(model, "feature_names_in_", None)
+        columns = [str(names[k]) if names is not None else f"column {k}" for k in np.flatnonzero(bad)]
+        what = "NaN" if missing == bad.sum() else "inf" if missing == 0 else "NaN and inf"
+        raise InvalidInputError(
+            f"X contains {what} in {rows} of {len(X)} rows, in {len(columns)} columns: {_listed(columns)}. "
+            "Drop those rows, or fill them first, for example with sklearn.impute.SimpleImputer in a Pipeline."
+        )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

@@ -1,0 +1,9 @@
+"""What can go wrong, by name. Every message says the cause, what to check, and the cure."""
+
+
+class InvalidInputError(ValueError):
+    """The data or a setting cannot be used as given."""
+
+
+class GPnnWarning(UserWarning):
+    """Something was adapted so that the work could go on; the message says what."""

@@ -1,0 +1,190 @@
+"""Storage and search loops that every index here shares.
+
+Rows are kept in strips of sixteen, columns one after the other: row i, column k is `strips[i // 16, k, i % 16]`, so that
+sixteen rows are compared with a query at a time. Candidates are 64-bit keys, the bits of a squared distance (which sort
+as the numbers do) above a row number: sorting keys sorts by distance, ties by row, the same way on every run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import uint32, uint64
+from numpy.typing import NDArray
+
+from gpnn._compiled import jit
+from gpnn._compiled.vectors import fma, like, load16, mask_below, store, trailing_zeros
+from gpnn._types import Array, Neighbors
+
+STRIP = 16
+_GROUP = 4 * STRIP  # rows that `scan` compares at a time
+
+
+@dataclass(frozen=True)
+class Rows:
+    """n rows of d float32 columns, in strips."""
+
+    strips: NDArray[np.float32]
+    n: int
+
+    @staticmethod
+    def allocate(n: int, d: int) -> NDArray[np.float32]:
+        """Room for n rows, row by row, in an array that `pack` can turn into strips without a copy. Fill its [:n]."""
+        padded = -(-n // STRIP) * STRIP + _GROUP - STRIP  # `scan` reads up to three strips past the last
+        buffer = np.empty((padded, d), np.float32)
+        buffer[n:] = 0
+        return buffer[:n]
+
+    @classmethod
+    def pack(cls, rows: NDArray[np.float32]) -> Rows:
+        """Takes over what `allocate` gave (other arrays are copied first)."""
+        buffer = rows.base
+        if not (isinstance(buffer, np.ndarray) and buffer.ndim == 2 and len(buffer) >= len(rows) + _GROUP - STRIP):
+            fresh = cls.allocate(*rows.shape)
+            fresh[:] = rows
+            buffer = fresh.base
+        _to_strips(buffer)
+        return cls(buffer.reshape(-1, rows.shape[1], STRIP), len(rows))
+
+    @property
+    def d(self) -> int:
+        return self.strips.shape[1]
+
+    def take(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Rows by number, shape (*indices.shape, d)."""
+        out = np.empty((*indices.shape, self.d), np.float32)
+        _take(self.strips, indices.reshape(-1), out.reshape(-1, self.d))
+        return out
+
+    def nearest(self, X: Array, n_neighbors: int) -> Neighbors:
+        """The exact nearest rows, by comparing every row with every query."""
+        keys = new_keys(len(X), n_neighbors)
+        _scan_all(self.strips.reshape(-1), self.n, np.ascontiguousarray(X, np.float32), keys, n_neighbors)
+        return sorted_neighbors(keys, n_neighbors)
+
+
+def new_keys(n_queries: int, n_neighbors: int) -> NDArray[np.uint64]:
+    """Room for each query's candidates: enough that shrinking them back to n_neighbors is rare."""
+    return np.empty((n_queries, 2 * n_neighbors + 2 * _GROUP), np.uint64)
+
+
+def sorted_neighbors(keys: NDArray[np.uint64], n_neighbors: int) -> Neighbors:
+    keys.partition(n_neighbors - 1, axis=1)
+    nearest = np.sort(keys[:, :n_neighbors], axis=1)
+    squared = (nearest >> np.uint64(32)).astype(np.uint32).view(np.float32)
+    return Neighbors((nearest & np.uint64(0xFFFFFFFF)).astype(np.int64), np.sqrt(squared))
+
+
+@jit
+def scan(strips, d, start, stop, query, keys, count, n_neighbors, bound, scratch, bits):
+    """Compare rows start … stop−1 with `query` and add those nearer than `bound` (squared) to the `count` keys.
+
+    `scratch` holds 64 float32 numbers, `bits` is the same memory as uint32. Returns the new count and bound.
+    """
+    width = STRIP * d
+    for strip in range(start // STRIP, (stop + STRIP - 1) // STRIP, 4):
+        base = strip * width
+        r0 = load16(strips, base)
+        r0 = r0 - r0
+        r1 = r0
+        r2 = r0
+        r3 = r0
+        for k in range(d):
+            x = like(r0, query[k])
+            at = base + STRIP * k
+            d0 = load16(strips, at) - x
+            d1 = load16(strips, at + width) - x
+            d2 = load16(strips, at + 2 * width) - x
+            d3 = load16(strips, at + 3 * width) - x
+            r0 = fma(d0, d0, r0)
+            r1 = fma(d1, d1, r1)
+            r2 = fma(d2, d2, r2)
+            r3 = fma(d3, d3, r3)
+        near = (
+            mask_below(r0, bound)
+            | (mask_below(r1, bound) << uint64(16))
+            | (mask_below(r2, bound) << uint64(32))
+            | (mask_below(r3, bound) << uint64(48))
+        )
+        before = start - STRIP * strip
+        if before > 0:
+            near &= ~uint64(0) << uint64(before)
+        inside = stop - STRIP * strip
+        if inside < _GROUP:
+            near &= (uint64(1) << uint64(inside)) - uint64(1)
+        if near:
+            store(scratch, 0, r0)
+            store(scratch, 16, r1)
+            store(scratch, 32, r2)
+            store(scratch, 48, r3)
+            while near:
+                lane = trailing_zeros(near)
+                near &= near - uint64(1)
+                keys[count] = (uint64(bits[lane]) << uint64(32)) | uint64(STRIP * strip + lane)
+                count += 1
+            if count > len(keys) - _GROUP:
+                count, largest = _shrink(keys, count, n_neighbors)
+                bits[0] = uint32(largest >> uint64(32))
+                bound = scratch[0]
+    return count, bound
+
+
+@jit
+def _shrink(keys, count, n_neighbors):
+    """Keep a few more than the n_neighbors smallest keys; returns how many, and a key that none of them exceeds."""
+    sample = np.sort(keys[: count : max(1, count // 64)])
+    rank = len(sample) * n_neighbors // count + 3
+    while True:
+        largest = sample[rank] if rank < len(sample) else ~uint64(0)
+        kept = 0
+        for i in range(count):
+            kept += keys[i] <= largest
+        if n_neighbors <= kept < len(keys) - _GROUP:
+            break
+        rank += 4 if kept < n_neighbors else -1
+    kept = 0
+    for i in range(count):  # no branch to mispredict: every key is written, few are kept
+        key = keys[i]
+        keys[kept] = key
+        kept += key <= largest
+    return kept, largest
+
+
+@jit
+def _scan_all(strips, n, queries, keys, n_neighbors):
+    n_queries, d = queries.shape
+    scratch = np.empty(_GROUP, np.float32)
+    bits = scratch.view(np.uint32)
+    counts = np.zeros(n_queries, np.int64)
+    bounds = np.full(n_queries, np.inf, np.float32)
+    cached = max(_GROUP, 65536 // d // _GROUP * _GROUP)  # rows that stay in cache while the queries pass over them
+    for start in range(0, n, cached):
+        stop = min(n, start + cached)
+        for q in range(n_queries):
+            counts[q], bounds[q] = scan(
+                strips, d, start, stop, queries[q], keys[q], counts[q], n_neighbors, bounds[q], scratch, bits
+            )
+    for q in range(n_queries):
+        keys[q, counts[q] :] = ~uint64(0)
+
+
+@jit
+def _to_strips(rows):
+    """Transpose each sixteen rows in place."""
+    d = rows.shape[1]
+    flat = rows.reshape(-1)
+    block = np.empty(STRIP * d, rows.dtype)
+    for base in range(0, len(flat), STRIP * d):
+        for i in range(STRIP):
+            for k in range(d):
+                block[k * STRIP + i] = flat[base + i * d + k]
+        flat[base : base + STRIP * d] = block
+
+
+@jit
+def _take(strips, indices, out):
+    for i in range(len(indices)):
+        row = indices[i]
+        for k in range(strips.shape[1]):
+            out[i, k] = strips[row // STRIP, k, row % STRIP]

@@ -1,0 +1,227 @@
+"""Exact search in low dimension: a complete kd-tree whose nodes have sixteen children with bounding boxes."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+from numba import float32, uint32, uint64
+from numpy.typing import NDArray
+
+from gpnn._compiled import jit
+from gpnn._compiled.vectors import fma, like, load16, mask_below, maximum, store, trailing_zeros
+from gpnn._parallel import for_each_block, n_threads
+from gpnn._types import Array, Neighbors
+from gpnn.errors import InvalidInputError
+from gpnn.neighbors.cells import STRIP, Rows, new_keys, scan, sorted_neighbors
+
+_LEAF = 48  # smallest leaf: three strips
+_FANOUT_BITS = 4  # sixteen children
+_LEVELS = 16  # more than 2³² rows could need
+
+
+class KDTree:
+    """Leaves hold equal numbers of rows (medians split the widest column), so the tree is implicit in their order.
+
+    `slack` > 1 looks only at cells that could hold a row 1/√slack times as far as the farthest found: slack = 2 finds
+    about 99 % of the neighbours in 8 dimensions in half the time. 1 is exact.
+    """
+
+    def __init__(self, slack: float = 1.0):
+        if not slack >= 1:
+            raise InvalidInputError(f"KDTree: slack = {slack} must be at least 1 (exact search).")
+        self.slack = slack
+
+    @property
+    def exact(self) -> bool:
+        return self.slack == 1
+
+    def build(
+        self, rows: NDArray[np.float32], n_neighbors: int, probes: Array, n_jobs: int | None = None, random_state: int = 0
+    ) -> KDTree:
+        n, d = rows.shape
+        depth = max(0, int(np.log2(max(1, n / _LEAF))))
+        order = np.arange(n, dtype=np.int32 if n < 2**31 else np.int64)
+        shared = min(depth, int(np.ceil(np.log2(n_threads(n_jobs)))) + 2)  # then one subtree after another per thread
+        _split(rows, order, depth, 0, shared, 0)
+        for_each_block(lambda part: _split(rows, order, depth, shared, depth, part.start), 2**shared, 1, n_jobs)
+        starts = _level_starts(depth)
+        boxes = np.empty((starts[-1], 2, d, STRIP), np.float32)
+        boxes[:, 0], boxes[:, 1] = np.inf, -np.inf
+        _fill_boxes(rows, depth, starts, boxes)
+
+        tree = copy.copy(self)
+        tree.order, tree._depth, tree._starts, tree._boxes = order, depth, starts, boxes
+        tree._rows = Rows.pack(rows)
+        return tree
+
+    def query(self, X: Array, n_neighbors: int) -> Neighbors:
+        keys = new_keys(len(X), n_neighbors)
+        _search(self._rows.strips.reshape(-1), self._rows.n, self._depth, self._starts, self._boxes,
+                np.ascontiguousarray(X, np.float32), keys, n_neighbors, np.float32(self.slack))  # fmt: skip
+        return sorted_neighbors(keys, n_neighbors)
+
+    def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
+        return self._rows.take(indices)
+
+    def exact_query(self, X: Array, n_neighbors: int) -> Neighbors:
+        return self._rows.nearest(X, n_neighbors)
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _border(n, depth, leaf):
+    """Where a leaf begins: at a whole strip, or at n after the last."""
+    return n if leaf >> depth else ((n * leaf) >> depth) & -STRIP
+
+
+@jit
+def _split(rows, order, depth, first_level, last_level, part):
+    """Halve part `part` of the 2^first_level parts, level after level, down to 2^last_level parts."""
+    n = len(rows)
+    for level in range(first_level, last_level):
+        below = depth - level
+        parts = 1 << (level - first_level)
+        for p in range(part * parts, (part + 1) * parts):
+            start = _border(n, depth, p << below)
+            stop = _border(n, depth, (p + 1) << below)
+            middle = _border(n, depth, (2 * p + 1) << (below - 1))
+            if start < middle < stop:
+                _select(rows, order, start, stop, _widest_column(rows, start, stop), middle)
+
+
+@jit
+def _widest_column(rows, start, stop):
+    low = rows[start].copy()
+    high = rows[start].copy()
+    for i in range(start, stop, max(1, (stop - start) // 128)):  # a sample is enough
+        for k in range(rows.shape[1]):
+            low[k] = min(low[k], rows[i, k])
+            high[k] = max(high[k], rows[i, k])
+    return np.argmax(high - low)
+
+
+@jit
+def _select(rows, order, start, stop, column, target):
+    """Rows whose value in `column` is among the smallest come before position `target`, the others after."""
+    while stop - start > 1:
+        n = stop - start
+        sample = np.sort(rows[start : stop : max(1, n // 255), column])
+        rank = (target - start) * len(sample) // n
+        if n > 255:  # aim a little towards the middle: the side that holds the target is then the small one
+            rank += 8 if rank < len(sample) // 4 else -8 if rank > len(sample) * 3 // 4 else 0
+        pivot = sample[rank]
+        border = _partition(rows, order, start, stop, column, pivot, True)
+        if target < border:
+            stop = border
+            continue
+        border = _partition(rows, order, border, stop, column, pivot, False)
+        if target < border:  # the target is among rows equal to the pivot
+            return
+        start = border
+
+
+@jit
+def _partition(rows, order, start, stop, column, pivot, strict):
+    """Rows below the pivot (not above it, unless strict) to the front; returns where the others begin."""
+    i, j = start, stop - 1
+    while True:
+        while i <= j and (rows[i, column] < pivot or (not strict and rows[i, column] == pivot)):
+            i += 1
+        while i <= j and not (rows[j, column] < pivot or (not strict and rows[j, column] == pivot)):
+            j -= 1
+        if i >= j:
+            return i
+        for k in range(rows.shape[1]):
+            rows[i, k], rows[j, k] = rows[j, k], rows[i, k]
+        order[i], order[j] = order[j], order[i]
+        i += 1
+        j -= 1
+
+
+def _level_starts(depth: int) -> NDArray[np.int64]:
+    """Boxes come in groups of up to sixteen siblings: level l's groups are starts[l] … starts[l+1]−1.
+
+    The root's group has 2^(depth mod 4) members (sixteen if that is one), every other group sixteen.
+    """
+    root = depth % _FANOUT_BITS or min(depth, _FANOUT_BITS)
+    groups = [1] + [1 << bits for bits in range(root, depth, _FANOUT_BITS)]
+    return np.cumsum([0, *groups])
+
+
+@jit
+def _fill_boxes(rows, depth, starts, boxes):
+    n, d = rows.shape
+    last = len(starts) - 2
+    for leaf in range(1 << depth):
+        group = starts[last] + leaf // STRIP
+        for i in range(_border(n, depth, leaf), _border(n, depth, leaf + 1)):
+            for k in range(d):
+                boxes[group, 0, k, leaf % STRIP] = min(boxes[group, 0, k, leaf % STRIP], rows[i, k])
+                boxes[group, 1, k, leaf % STRIP] = max(boxes[group, 1, k, leaf % STRIP], rows[i, k])
+    for level in range(last - 1, -1, -1):
+        for node in range(starts[level + 2] - starts[level + 1]):  # one box above each group below
+            group = starts[level] + node // STRIP
+            for k in range(d):
+                boxes[group, 0, k, node % STRIP] = boxes[starts[level + 1] + node, 0, k].min()
+                boxes[group, 1, k, node % STRIP] = boxes[starts[level + 1] + node, 1, k].max()
+
+
+# --- searching --------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack):
+    n_queries, d = queries.shape
+    last = len(starts) - 2
+    flat = boxes.reshape(-1)
+    scratch = np.empty(64, np.float32)
+    bits = scratch.view(np.uint32)
+    # Nodes to visit, the nearest on top: squared distance of the box (its bits), level, number within the level.
+    stack = np.empty(STRIP * _LEVELS, np.uint64)
+    for q in range(n_queries):
+        query = queries[q]
+        bound = float32(np.inf)
+        count = 0
+        stack[0] = 0
+        top = 1
+        while top > 0:
+            top -= 1
+            entry = stack[top]
+            bits[0] = uint32(entry >> uint64(32))
+            if scratch[0] * slack >= bound:
+                continue
+            level = np.int64((entry >> uint64(28)) & uint64(15))
+            node = np.int64(entry & uint64((1 << 28) - 1))
+            if level > last:
+                count, bound = scan(strips, d, _border(n, depth, node), _border(n, depth, node + 1), query,
+                                    keys[q], count, n_neighbors, bound, scratch, bits)  # fmt: skip
+                continue
+            base = (starts[level] + node) * 2 * d * STRIP
+            zero = like(load16(flat, base), 0.0)
+            r2 = zero
+            for k in range(d):
+                x = like(zero, query[k])
+                low, high = load16(flat, base + STRIP * k), load16(flat, base + STRIP * (d + k))
+                gap = maximum(maximum(low - x, x - high), zero)
+                r2 = fma(gap, gap, r2)
+            near = mask_below(r2 * like(zero, slack), bound)
+            store(scratch, 0, r2)
+            below = top
+            while near:
+                lane = trailing_zeros(near)
+                near &= near - uint64(1)
+                entry = (
+                    (uint64(bits[lane]) << uint64(32))
+                    | (uint64(level + 1) << uint64(28))
+                    | (uint64(node) * uint64(STRIP) + lane)
+                )
+                i = top
+                while i > below and stack[i - 1] < entry:
+                    stack[i] = stack[i - 1]
+                    i -= 1
+                stack[i] = entry
+                top += 1
+        keys[q, count:] = ~uint64(0)

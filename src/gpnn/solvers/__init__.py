@@ -1,0 +1,37 @@
+"""Seam 2: how the m×m system of each query is solved.
+
+A solver is a function of the queries, their neighbours and the model. It runs in the calling thread, holds no
+interpreter lock if it is compiled, and its answer for a query depends on that query's rows alone.
+"""
+
+from typing import NamedTuple, Protocol
+
+from gpnn._types import Array, Hyperparameters
+from gpnn.errors import InvalidInputError
+from gpnn.kernels import Kernel
+
+
+class LocalSolution(NamedTuple):
+    """Predictive means and variances of y* (whitened units), and the jitter each system needed, relative to σ_f²."""
+
+    mean: Array
+    variance: Array
+    jitter: Array
+
+
+class LocalSolver(Protocol):
+    def __call__(
+        self, X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
+    ) -> LocalSolution:
+        """X_star (q, d), neighbors (q, m, d) nearest first, y_neighbors (q, m) → q means, variances, jitters."""
+        ...
+
+
+def make_solver(name: str) -> LocalSolver:
+    """"auto" is "cpu", the compiled solver; "reference" is the slow float64 one that the others are held to."""
+    from gpnn.solvers import cpu, reference
+
+    solvers: dict[str, LocalSolver] = {"auto": cpu.solve, "cpu": cpu.solve, "reference": reference.solve}
+    if name not in solvers:
+        raise InvalidInputError(f"Unknown solver {name!r}. Choose one of: {', '.join(solvers)}.")
+    return solvers[name]
