@@ -31,9 +31,7 @@ class Hyperparameters:
 
     def scaled(self, alpha: float) -> "Hyperparameters":
         """Both variances times `alpha` (Alg. 2's output): the same means, variances times `alpha`."""
-        return replace(
-            self, kernel_variance=alpha * self.kernel_variance, noise_variance=alpha * self.noise_variance
-        )
+        return replace(self, kernel_variance=alpha * self.kernel_variance, noise_variance=alpha * self.noise_variance)
 
 
 @dataclass(frozen=True)

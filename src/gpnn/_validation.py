@@ -37,8 +37,12 @@ def check_training_data(model, X, y):
             f"y is constant: all {len(y)} values are {y[0]:g}. There is nothing to learn; check that y is the right "
             "column and was not lost in a join or a filter."
         )
-    if not np.isfinite(np.square(y - y.mean(), dtype=np.float64).sum()):
-        raise InvalidInputError(f"y is too large: its variance overflows (values up to {np.abs(y).max():.0e}). Rescale.")
+    with np.errstate(over="ignore"):
+        variance = np.var(y)
+    if not np.isfinite(variance):
+        raise InvalidInputError(
+            f"y is too large: its variance overflows (values up to {np.abs(y).max():.0e}). Rescale."
+        )
     return X, y
 
 

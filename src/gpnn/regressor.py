@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpnn import metrics
 from gpnn._parallel import blocks, for_each_block
-from gpnn._types import Array, Hyperparameters, Neighbors, Prediction
+from gpnn._types import Hyperparameters, Neighbors, Prediction
 from gpnn._validation import check_new_rows, check_settings, check_training_data
-from gpnn.calibration import calibrate, variance_factor
+from gpnn.calibration import variance_factor
 from gpnn.errors import GPnnWarning
 from gpnn.estimation import estimate
 from gpnn.kernels import get_kernel
@@ -117,7 +117,7 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
         with report.stage("index"):
             X_held, y_held = self.whitener_.transform(X[held_out]), self.whitener_.transform_y(y[held_out])
             probes = X_held if len(held_out) else rows[rng.choice(len(rows), min(len(rows), 1000), replace=False)]
-            spec = make_index(self.index, *rows.shape, self.n_neighbors_)
+            spec = make_index(self.index, len(rows), rows.shape[1], self.n_neighbors_)
             self.index_ = spec.build(rows, self.n_neighbors_, probes, self.n_jobs, int(rng.integers(2**31)))
             self._y = y_rows[self.index_.order]
             report["index"] = type(self.index_).__name__

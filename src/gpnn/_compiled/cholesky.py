@@ -43,10 +43,10 @@ def _update(A, stride, lanes, rows, count, columns, target, start, stop):
 
 
 @jit
-def factor(A, n_strips, lanes, stride, with_inverse):
+def factor(A, n_strips, lanes, stride, lowest, with_inverse):
     """K = LLᵀ in place (diagonal kept as 1/L_cc), right-hand sides b → L⁻¹b, and L⁻ᵀ if asked for.
 
-    Returns False if K is not positive definite.
+    Returns False at a pivot not above `lowest`: K is not positive definite, or too close to singular to go on.
     """
     if with_inverse:
         for strip in range(n_strips + 1, 2 * n_strips + 1):
@@ -63,7 +63,7 @@ def factor(A, n_strips, lanes, stride, with_inverse):
         while first <= n_strips:  # the strips of K below, and the right-hand sides
             count = min(_STRIPS, n_strips + 1 - first)
             _update(A, stride, lanes, first * stride, count, columns, first * stride + k * lanes, 0, k)
-            if first == J and not factor_diagonal(A, diagonal) > 0:
+            if first == J and not factor_diagonal(A, diagonal) > lowest:
                 return False
             for strip in range(max(first, J + 1), first + count):
                 solve_strip(A, diagonal, strip * stride + k * lanes)

@@ -52,7 +52,7 @@ def _make(covariance):
                         A[strip * stride + j * lanes + lane] = 0.0
                     A[strip * stride + i * lanes + lane] = 1.0
 
-        if not factor(A, n_strips, lanes, stride, True):
+        if not factor(A, n_strips, lanes, stride, 0.0, True):
             return np.inf
         half_log_determinant = 0.0
         for i in range(s):

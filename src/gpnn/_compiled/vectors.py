@@ -91,9 +91,7 @@ def _constant(kind: Vector, value: float):
 def _call(builder, name: str, kind: Vector, *args):
     """One of LLVM's own vector functions: fma, sqrt, rint, maxnum, ..."""
     full = f"llvm.{name}.v{kind.lanes}{_LLVM_FLOAT[kind.dtype][1]}"
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(kind.llvm, [kind.llvm] * len(args)), full
-    )
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind.llvm, [kind.llvm] * len(args)), full)
     return builder.call(function, args)
 
 
@@ -407,7 +405,6 @@ def solve_strip(typingctx, array, diagonal, block):
         return context.get_dummy_value()
 
     return types.void(array, types.intp, types.intp), codegen
-
 
 
 @intrinsic

@@ -24,13 +24,21 @@ _FLAT_UP_TO = 25_000  # rows; below, comparing all of them takes less than build
 
 
 class NeighborIndex(Protocol):
-    exact: bool
-    """Whether every answer is the true one."""
     order: NDArray[np.integer]
     """Row i of the index is row order[i] of what it was built from."""
 
+    @property
+    def exact(self) -> bool:
+        """Whether every answer is the true one."""
+        ...
+
     def build(
-        self, rows: NDArray[np.float32], n_neighbors: int, probes: Array, n_jobs: int | None = None, random_state: int = 0
+        self,
+        rows: NDArray[np.float32],
+        n_neighbors: int,
+        probes: Array,
+        n_jobs: int | None = None,
+        random_state: int = 0,
     ) -> NeighborIndex:
         """A new index over `rows` (n, d), which it may overwrite.
 
@@ -40,6 +48,10 @@ class NeighborIndex(Protocol):
 
     def query(self, X: Array, n_neighbors: int) -> Neighbors:
         """The nearest rows of each query (q, d), nearest first. Runs in the calling thread; safe from several."""
+        ...
+
+    def exact_query(self, X: Array, n_neighbors: int) -> Neighbors:
+        """The true answer, however slow; only asked for where `exact` is False."""
         ...
 
     def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """Storage and search loops that every index here shares.
 
-Rows are kept in strips of sixteen, columns one after the other: row i, column k is `strips[i // 16, k, i % 16]`, so that
-sixteen rows are compared with a query at a time. Candidates are 64-bit keys, the bits of a squared distance (which sort
+Rows are kept in strips of sixteen, columns one after the other: row i, column k is `strips[i // 16, k, i % 16]`, so
+that sixteen rows are compared with a query at a time. Candidates are 64-bit keys, the bits of a squared distance (which sort
 as the numbers do) above a row number: sorting keys sorts by distance, ties by row, the same way on every run.
 """
 
@@ -21,6 +21,16 @@ STRIP = 16
 _GROUP = 4 * STRIP  # rows that `scan` compares at a time
 
 
+def row_numbers(n: int) -> NDArray[np.integer]:
+    """0 … n−1, in four bytes each where they fit."""
+    return np.arange(n, dtype=np.int32 if n < 2**31 else np.int64)
+
+
+def _padded(n: int) -> int:
+    """Whole strips, and three more: `scan` reads that far past the last row."""
+    return -(-n // STRIP) * STRIP + _GROUP - STRIP
+
+
 @dataclass(frozen=True)
 class Rows:
     """n rows of d float32 columns, in strips."""
@@ -31,19 +41,19 @@ class Rows:
     @staticmethod
     def allocate(n: int, d: int) -> NDArray[np.float32]:
         """Room for n rows, row by row, in an array that `pack` can turn into strips without a copy. Fill its [:n]."""
-        padded = -(-n // STRIP) * STRIP + _GROUP - STRIP  # `scan` reads up to three strips past the last
-        buffer = np.empty((padded, d), np.float32)
+        buffer = np.empty((_padded(n), d), np.float32)
         buffer[n:] = 0
         return buffer[:n]
 
     @classmethod
     def pack(cls, rows: NDArray[np.float32]) -> Rows:
         """Takes over what `allocate` gave (other arrays are copied first)."""
-        buffer = rows.base
-        if not (isinstance(buffer, np.ndarray) and buffer.ndim == 2 and len(buffer) >= len(rows) + _GROUP - STRIP):
+        if rows.base is None or len(rows.base) != _padded(len(rows)):
             fresh = cls.allocate(*rows.shape)
             fresh[:] = rows
-            buffer = fresh.base
+            rows = fresh
+        buffer = rows.base
+        assert buffer is not None
         _to_strips(buffer)
         return cls(buffer.reshape(-1, rows.shape[1], STRIP), len(rows))
 
@@ -62,6 +72,19 @@ class Rows:
         keys = new_keys(len(X), n_neighbors)
         _scan_all(self.strips.reshape(-1), self.n, np.ascontiguousarray(X, np.float32), keys, n_neighbors)
         return sorted_neighbors(keys, n_neighbors)
+
+
+class StoredIndex:
+    """What the indexes of this package have in common once they are built."""
+
+    order: NDArray[np.integer]
+    _rows: Rows
+
+    def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
+        return self._rows.take(indices)
+
+    def exact_query(self, X: Array, n_neighbors: int) -> Neighbors:
+        return self._rows.nearest(X, n_neighbors)
 
 
 def new_keys(n_queries: int, n_neighbors: int) -> NDArray[np.uint64]:

@@ -6,24 +6,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpnn._types import Array, Neighbors
-from gpnn.neighbors.cells import Rows
+from gpnn.neighbors.cells import Rows, StoredIndex, row_numbers
 
 
-class Flat:
-    exact = True
+class Flat(StoredIndex):
+    """No structure at all: quick to build, and the time of a query is proportional to n·d."""
+
+    @property
+    def exact(self) -> bool:
+        return True
 
     def build(
-        self, rows: NDArray[np.float32], n_neighbors: int, probes: Array, n_jobs: int | None = None, random_state: int = 0
+        self,
+        rows: NDArray[np.float32],
+        n_neighbors: int,
+        probes: Array,
+        n_jobs: int | None = None,
+        random_state: int = 0,
     ) -> Flat:
         index = Flat()
-        index.order = np.arange(len(rows), dtype=np.int32 if len(rows) < 2**31 else np.int64)
+        index.order = row_numbers(len(rows))
         index._rows = Rows.pack(rows)
         return index
 
     def query(self, X: Array, n_neighbors: int) -> Neighbors:
-        return self._rows.nearest(X, n_neighbors)
-
-    exact_query = query
-
-    def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
-        return self._rows.take(indices)
+        return self.exact_query(X, n_neighbors)

@@ -12,7 +12,7 @@ from gpnn._compiled import jit
 from gpnn._parallel import for_each_block
 from gpnn._types import Array, Neighbors
 from gpnn.errors import InvalidInputError
-from gpnn.neighbors.cells import Rows, new_keys, scan, sorted_neighbors
+from gpnn.neighbors.cells import Rows, StoredIndex, new_keys, row_numbers, scan, sorted_neighbors
 
 _BLOCK = 4096
 _ROUNDS = 8
@@ -20,26 +20,37 @@ _SAMPLE_PER_CELL = 48
 _PROBES = 128
 
 
-class IVF:
+class IVF(StoredIndex):
     """`recall`: the share of true neighbours to find; the number of cells looked into is chosen to reach it on probe
-    rows. `n_cells`: None for 2√n, at most 4096."""
+    rows, and 1 looks into all. `n_cells`: None for 2√n, at most 4096."""
 
-    exact = False
+    n_probed: int
+    _starts: NDArray[np.int64]
+    _centres: Rows
 
     def __init__(self, recall: float = 0.99, n_cells: int | None = None):
         if not 0 < recall <= 1:
             raise InvalidInputError(f"IVF: recall = {recall} must be above 0 and at most 1.")
         self.recall, self.n_cells = recall, n_cells
 
+    @property
+    def exact(self) -> bool:
+        return self.recall == 1
+
     def build(
-        self, rows: NDArray[np.float32], n_neighbors: int, probes: Array, n_jobs: int | None = None, random_state: int = 0
+        self,
+        rows: NDArray[np.float32],
+        n_neighbors: int,
+        probes: Array,
+        n_jobs: int | None = None,
+        random_state: int = 0,
     ) -> IVF:
         n = len(rows)
         rng = np.random.default_rng(random_state)
         n_cells = max(1, min(self.n_cells or min(4096, int(2 * np.sqrt(n))), n // 16))
         centres = _k_means(rows, n_cells, rng, n_jobs)
         cell_of_row = _nearest_centre(rows, centres, n_jobs)
-        order = np.argsort(cell_of_row, kind="stable").astype(np.int32 if n < 2**31 else np.int64)
+        order = row_numbers(n)[np.argsort(cell_of_row, kind="stable")]
         starts = np.concatenate([[0], np.cumsum(np.bincount(cell_of_row, minlength=n_cells))])
         del cell_of_row
         _permute(rows, order.copy())
@@ -57,14 +68,10 @@ class IVF:
                 np.ascontiguousarray(X, np.float32), keys, n_neighbors)  # fmt: skip
         return sorted_neighbors(keys, n_neighbors)
 
-    def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
-        return self._rows.take(indices)
-
-    def exact_query(self, X: Array, n_neighbors: int) -> Neighbors:
-        return self._rows.nearest(X, n_neighbors)
-
     def _cells_needed(self, probes, n_neighbors, n_jobs) -> int:
         """How many of the nearest cells hold `recall` of the true neighbours of the probes, and enough rows for all."""
+        if self.exact:
+            return len(self._starts) - 1
         probes = probes[:_PROBES]
         ranks = np.empty((len(probes), n_neighbors), np.int64)
         n_cells = len(self._starts) - 1

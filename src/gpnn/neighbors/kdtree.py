@@ -13,19 +13,23 @@ from gpnn._compiled.vectors import fma, like, load16, mask_below, maximum, store
 from gpnn._parallel import for_each_block, n_threads
 from gpnn._types import Array, Neighbors
 from gpnn.errors import InvalidInputError
-from gpnn.neighbors.cells import STRIP, Rows, new_keys, scan, sorted_neighbors
+from gpnn.neighbors.cells import STRIP, Rows, StoredIndex, new_keys, row_numbers, scan, sorted_neighbors
 
 _LEAF = 48  # smallest leaf: three strips
 _FANOUT_BITS = 4  # sixteen children
 _LEVELS = 16  # more than 2³² rows could need
 
 
-class KDTree:
+class KDTree(StoredIndex):
     """Leaves hold equal numbers of rows (medians split the widest column), so the tree is implicit in their order.
 
     `slack` > 1 looks only at cells that could hold a row 1/√slack times as far as the farthest found: slack = 2 finds
     about 99 % of the neighbours in 8 dimensions in half the time. 1 is exact.
     """
+
+    _depth: int
+    _starts: NDArray[np.int64]
+    _boxes: NDArray[np.float32]
 
     def __init__(self, slack: float = 1.0):
         if not slack >= 1:
@@ -37,11 +41,16 @@ class KDTree:
         return self.slack == 1
 
     def build(
-        self, rows: NDArray[np.float32], n_neighbors: int, probes: Array, n_jobs: int | None = None, random_state: int = 0
+        self,
+        rows: NDArray[np.float32],
+        n_neighbors: int,
+        probes: Array,
+        n_jobs: int | None = None,
+        random_state: int = 0,
     ) -> KDTree:
         n, d = rows.shape
         depth = max(0, int(np.log2(max(1, n / _LEAF))))
-        order = np.arange(n, dtype=np.int32 if n < 2**31 else np.int64)
+        order = row_numbers(n)
         shared = min(depth, int(np.ceil(np.log2(n_threads(n_jobs)))) + 2)  # then one subtree after another per thread
         _split(rows, order, depth, 0, shared, 0)
         for_each_block(lambda part: _split(rows, order, depth, shared, depth, part.start), 2**shared, 1, n_jobs)
@@ -60,12 +69,6 @@ class KDTree:
         _search(self._rows.strips.reshape(-1), self._rows.n, self._depth, self._starts, self._boxes,
                 np.ascontiguousarray(X, np.float32), keys, n_neighbors, np.float32(self.slack))  # fmt: skip
         return sorted_neighbors(keys, n_neighbors)
-
-    def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
-        return self._rows.take(indices)
-
-    def exact_query(self, X: Array, n_neighbors: int) -> Neighbors:
-        return self._rows.nearest(X, n_neighbors)
 
 
 # --- building ---------------------------------------------------------------------------------------------------------

@@ -6,9 +6,17 @@ interpreter lock if it is compiled, and its answer for a query depends on that q
 
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from gpnn._types import Array, Hyperparameters
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import Kernel
+
+LOWEST_PIVOT = 1e-13
+"""Relative to σ_f²: a factor with a smaller pivot is rounding noise, and the system counts as singular."""
+
+JITTERS = (0.0, *10.0 ** np.arange(-10, -3))
+"""What is added to the diagonal of a singular system, relative to σ_f²: the first that helps, never more than 1e-4."""
 
 
 class LocalSolution(NamedTuple):
@@ -28,7 +36,7 @@ class LocalSolver(Protocol):
 
 
 def make_solver(name: str) -> LocalSolver:
-    """"auto" is "cpu", the compiled solver; "reference" is the slow float64 one that the others are held to."""
+    """ "auto" is "cpu", the compiled solver; "reference" is the slow float64 one that the others are held to."""
     from gpnn.solvers import cpu, reference
 
     solvers: dict[str, LocalSolver] = {"auto": cpu.solve, "cpu": cpu.solve, "reference": reference.solve}

@@ -1,7 +1,7 @@
 """The local systems in compiled code: one query at a time per thread, everything in the core's own cache.
 
-Instead of K_N, which is close to singular when σ_f² ≫ σ_ξ² (its near-constant part dwarfs the rest), the value f* at the
-query is taken out first. With h = k*_N/σ_f² and everything divided by σ_f²,
+Instead of K_N, which is close to singular when σ_f² ≫ σ_ξ² (its near-constant part dwarfs the rest), the value f* at
+the query is taken out first. With h = k*_N/σ_f² and everything divided by σ_f²,
 
     y_N = h·f* + e,    e ~ N(0, σ_f² A),    A = C − hhᵀ + (σ_ξ²/σ_f²) I
 
@@ -22,7 +22,7 @@ from gpnn._compiled.covariance import COVARIANCES
 from gpnn._compiled.vectors import LANES, fma, like, load, store, sum_lanes
 from gpnn._types import Array, Hyperparameters
 from gpnn.kernels import Kernel
-from gpnn.solvers import LocalSolution
+from gpnn.solvers import JITTERS, LOWEST_PIVOT, LocalSolution
 
 _ROUNDING = {"exponential": 20, "rbf": 60, "matern32": 150, "matern52": 250}
 """How many times its estimate the float32 rounding error of a mean can be: about 1.5 times the largest ratio seen over
@@ -32,7 +32,6 @@ _TOLERANCE = 7e-4
 """In predictive standard deviations; a mean whose rounding error could be larger is computed again in float64."""
 
 _EPSILON = 6e-8  # float32's unit roundoff
-_JITTERS = (0.0, *10.0 ** np.arange(-10, -3))
 
 
 @jit
@@ -117,7 +116,7 @@ def _make_solve_one(covariance):
                         A[s * stride + j * lanes + lane] = 0
                     A[s * stride + i * lanes + lane] = 1
 
-        if not factor(A, n_strips, lanes, stride, False):
+        if not factor(A, n_strips, lanes, stride, LOWEST_PIVOT, False):
             return np.nan, np.nan, np.nan
         precision = 1.0
         product = 0.0
@@ -166,13 +165,14 @@ def solve(
     def attempt(dtype, mask, extra=0.0):
         solve_block(
             *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), y_neighbors,
-            _inverse(params.lengthscale, d, dtype), dtype(ratio + extra), mask, *_scratch(m, d, dtype), mean, shrinkage, error,
+            _inverse(params.lengthscale, d, dtype), dtype(ratio + extra), mask, *_scratch(m, d, dtype),
+            mean, shrinkage, error,
         )  # fmt: skip
 
     attempt(np.float32, np.ones(queries, dtype=bool))
     allowed = _TOLERANCE * np.sqrt(params.kernel_variance * shrinkage + params.noise_variance)
     shrinkage[~(_ROUNDING[kernel.name] * error <= allowed)] = np.nan  # a NaN error fails too
-    for extra in _JITTERS:
+    for extra in JITTERS:
         failed = np.isnan(shrinkage)
         if not failed.any():
             break

@@ -5,7 +5,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from gpnn._types import Array, Hyperparameters
 from gpnn.kernels import Kernel, squared_distances
-from gpnn.solvers import LocalSolution
+from gpnn.solvers import JITTERS, LOWEST_PIVOT, LocalSolution
 
 
 def solve(
@@ -17,7 +17,7 @@ def solve(
         C = kernel.correlation(squared_distances(N, N))
         K = params.kernel_variance * C + params.noise_variance * np.eye(len(N))
         k_star = params.kernel_variance * kernel.correlation(squared_distances(N, x[None]))[:, 0]
-        factor, jitter[q] = _factor(K)
+        factor, jitter[q] = _factor(K, params.kernel_variance)
         mean[q] = k_star @ cho_solve(factor, np.asarray(y, dtype=float))  # eq. 6
         explained = k_star @ cho_solve(factor, k_star)
         variance[q] = params.kernel_variance - explained + params.noise_variance  # eq. 7
@@ -25,11 +25,13 @@ def solve(
     return LocalSolution(mean, np.maximum(variance, params.noise_variance), jitter)
 
 
-def _factor(K):
-    """Cholesky factor of K + jitter·k(0)·I with the smallest jitter of 0, 10⁻¹⁰, …, 10⁻⁴ that works, and that jitter."""
-    for jitter in (0.0, *10.0 ** np.arange(-10, -3)):
+def _factor(K, scale):
+    """Cholesky factor of K + jitter·scale·I with the smallest jitter that works, and that jitter."""
+    for jitter in JITTERS:
         try:
-            return cho_factor(K + jitter * K[0, 0] * np.eye(len(K)), lower=True), jitter
+            factor = cho_factor(K + jitter * scale * np.eye(len(K)), lower=True)
         except np.linalg.LinAlgError:
             continue
+        if (np.diag(factor[0]) ** 2 > LOWEST_PIVOT * scale).all():
+            return factor, jitter
     raise np.linalg.LinAlgError("the local covariance matrix is not positive definite, even with jitter")

@@ -1,0 +1,99 @@
+"""The command line: a thin skin over the library. Results to stdout, everything else to stderr."""
+
+import argparse
+import sys
+from time import perf_counter
+
+import numpy as np
+from tqdm import tqdm
+
+from gpnn import GPnnRegressor, __version__
+from gpnn._parallel import n_threads
+from gpnn.datasets import oakley_ohagan
+from gpnn.errors import InvalidInputError
+from gpnn.kernels import KERNELS
+from gpnn.theory import limits
+
+_TEST_ROWS = 10_000
+_NOISE_VARIANCE = 6.0  # a tenth of the function's own variance
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="gpnn", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"gpnn {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser("demo", help="fit and predict the noisy Oakley–O'Hagan function, beside theory's limits")
+    demo.add_argument("--rows", type=_whole_number, default=1_000_000, help="training rows (default: one million)")
+    demo.add_argument("--kernel", choices=list(KERNELS), default="exponential")
+    demo.add_argument("--seed", type=int, default=0)
+    demo.set_defaults(run=_demo)
+    args = parser.parse_args(argv)
+    try:
+        args.run(args)
+    except InvalidInputError as error:
+        print(f"gpnn: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("gpnn: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _whole_number(text: str) -> int:
+    """An integer, also as 1e6 or 1_000_000."""
+    value = float(text)
+    if value != int(value) or value < 10:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of rows, at least 10")
+    return int(value)
+
+
+def _demo(args: argparse.Namespace) -> None:
+    def say(text: str) -> None:
+        tqdm.write(text, file=sys.stderr)
+
+    say(f"gpnn {__version__}: {args.rows:,} rows of the Oakley–O'Hagan function (15 inputs) with Laplace noise, "
+        f"{args.kernel} kernel, {n_threads(None)} threads")  # fmt: skip
+    start = perf_counter()
+    X, y = oakley_ohagan(args.rows + _TEST_ROWS, _NOISE_VARIANCE, "laplace", args.seed)
+    X_test, y_test, X, y = X[-_TEST_ROWS:], y[-_TEST_ROWS:], X[:-_TEST_ROWS], y[:-_TEST_ROWS]
+    seconds = {"make the data": perf_counter() - start}
+
+    start = perf_counter()
+    warm_up = GPnnRegressor(kernel=args.kernel, n_neighbors=50, random_state=0).fit(X[:400], y[:400])
+    warm_up.predict(X[:10])
+    if perf_counter() - start > 1:
+        say(f"compiled in {perf_counter() - start:.1f} s (only the first time on a machine)")
+
+    model = GPnnRegressor(kernel=args.kernel, random_state=args.seed, verbose=1).fit(X, y)
+    seconds.update(model.fit_report_["seconds"])
+    start = perf_counter()
+    scores = model.evaluate(X_test, y_test)
+    seconds[f"predict {_TEST_ROWS:,} rows"] = perf_counter() - start
+
+    m = model.n_neighbors_
+    noise = _NOISE_VARIANCE / model.whitener_.y_std**2  # in whitened units, as every figure below
+    limit = limits(noise, noise, m)
+    widest = np.sqrt(1 + 1 / m) * 1.6448536
+    laplace_coverage = 1 - np.exp(-np.sqrt(2) * widest)
+    rows = [
+        ("RMSE", scores["rmse"], limit.rmse, "√(σξ²(1 + 1/m))"),
+        ("NLL", scores["nll"], limit.nll, "½(log 2πσξ²(1 + 1/m) + 1)"),
+        ("calibration", scores["calibration"], limit.calibration, "1 when variances are right"),
+        ("90 % coverage", scores["coverage_90"], laplace_coverage, "of Laplace noise by Gaussian intervals"),
+    ]
+    print(f"\n{'stage':24s}{'seconds':>10s}")
+    for name, value in seconds.items():
+        print(f"{name:24s}{value:10.2f}")
+    print(f"{'fit, all stages':24s}{sum(model.fit_report_['seconds'].values()):10.2f}")
+    print(
+        f"\n{'on ' + format(_TEST_ROWS, ',') + ' new rows':24s}{'measured':>10s}{'limit':>10s}   as n → ∞ (Theorem 1)"
+    )
+    for name, measured, limiting, formula in rows:
+        print(f"{name:24s}{measured:10.4f}{limiting:10.4f}   {formula}")
+    report = model.fit_report_
+    print(f"\nm = {m} neighbours, index {report['index']} with recall {report['recall']:.3f}, α = {model.alpha_:.3f}; "
+          f"y scaled to variance 1, of which noise is {noise:.3f}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Every index against plain brute force."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from gpnn.errors import InvalidInputError
+from gpnn.neighbors import IVF, Flat, KDTree, make_index, recall
+from gpnn.neighbors.cells import Rows
+
+EXACT = {"kdtree": KDTree(), "flat": Flat(), "ivf, all cells": IVF(recall=1.0, n_cells=7)}
+
+
+def brute_force(X, queries, m):
+    distances = np.linalg.norm(X[None].astype(float) - queries[:, None].astype(float), axis=2)
+    return np.sort(distances, axis=1)[:, :m]
+
+
+def build(spec, X, m, **kwargs):
+    rows = Rows.allocate(*X.shape)
+    rows[:] = X
+    return spec.build(rows, m, X[:100], **kwargs)
+
+
+def make(rng, n, d):
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    X[: n // 10] = X[0]  # many copies of one row
+    X[n // 2 :, 0] = np.round(X[n // 2 :, 0])  # and ties
+    return X, rng.normal(size=(40, d)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(("n", "d", "m"), [(5000, 2, 50), (3001, 5, 400), (997, 20, 10), (200, 1, 200), (33, 3, 1)])
+def test_exact_answers(name, n, d, m, rng):
+    X, queries = make(rng, n, d)
+    index = build(EXACT[name], X, m)
+    found = index.query(queries, m)
+    np.testing.assert_allclose(found.distances, brute_force(X, queries, m), rtol=1e-5, atol=1e-6)
+    # the indices are what the distances say, and no row comes twice
+    points = index.points(found.indices)
+    np.testing.assert_array_equal(points, X[index.order[found.indices]])
+    np.testing.assert_allclose(np.linalg.norm(points - queries[:, None], axis=2), found.distances, rtol=1e-4, atol=1e-6)
+    assert all(len(set(row)) == m for row in found.indices)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_order_is_a_permutation_and_threads_do_not_change_it(name, rng):
+    X, queries = make(rng, 4000, 4)
+    one, two = (build(EXACT[name], X, 20, n_jobs=n_jobs) for n_jobs in (1, 2))
+    np.testing.assert_array_equal(np.sort(one.order), np.arange(4000))
+    np.testing.assert_array_equal(one.order, two.order)
+    np.testing.assert_array_equal(one.query(queries, 20).indices, two.query(queries, 20).indices)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_all_rows_identical(name):
+    X = np.ones((500, 3), np.float32)
+    found = build(EXACT[name], X, 30).query(X[:2] + 1, 30)
+    np.testing.assert_allclose(found.distances, np.sqrt(3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("spec", [KDTree(), KDTree(slack=2), Flat(), IVF()])
+def test_a_query_is_answered_alike_alone_and_in_company(spec, rng):
+    X, queries = make(rng, 6000, 6)
+    index = build(spec, X, 100)
+    together = index.query(queries, 100)
+    for q in range(len(queries)):
+        np.testing.assert_array_equal(index.query(queries[q : q + 1], 100).indices[0], together.indices[q])
+
+
+@pytest.mark.parametrize("spec", [IVF(recall=0.95), IVF(recall=0.99)])
+def test_inverted_file_reaches_the_recall_asked_for(spec, rng):
+    X = rng.normal(size=(30_000, 12)).astype(np.float32)
+    queries = rng.normal(size=(200, 12)).astype(np.float32)
+    rows = Rows.allocate(*X.shape)
+    rows[:] = X
+    index = spec.build(rows, 100, queries[:100])
+    measured = recall(index.query(queries[100:], 100), index.exact_query(queries[100:], 100))
+    assert measured > spec.recall - 0.01
+    assert index.n_probed < len(index._starts) // 2
+
+
+def test_slack_trades_recall(rng):
+    X = rng.normal(size=(20_000, 8)).astype(np.float32)
+    queries = rng.normal(size=(100, 8)).astype(np.float32)
+    index = build(KDTree(slack=2), X, 100)
+    assert 0.9 < recall(index.query(queries, 100), index.exact_query(queries, 100)) <= 1
+    assert not index.exact
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_pickles(name, rng):
+    X, queries = make(rng, 1000, 3)
+    index = build(EXACT[name], X, 10)
+    copy = pickle.loads(pickle.dumps(index))
+    np.testing.assert_array_equal(copy.query(queries, 10).indices, index.query(queries, 10).indices)
+
+
+def test_choice():
+    assert isinstance(make_index("auto", 10**6, 8, 400), KDTree)
+    assert isinstance(make_index("auto", 10**4, 50, 400), Flat)
+    assert isinstance(make_index("auto", 10**6, 50, 400), IVF)
+    assert isinstance(make_index("exact", 10**6, 50, 400), Flat)
+    own = IVF(0.5)
+    assert make_index(own, 10, 2, 1) is own
+    with pytest.raises(InvalidInputError, match="kdtree"):
+        make_index("hnsw", 10, 2, 1)
+    with pytest.raises(InvalidInputError, match="slack"):
+        KDTree(slack=0.5)
+    with pytest.raises(InvalidInputError, match="recall"):
+        IVF(recall=0)

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from gpnn import Prediction
+from gpnn.errors import GPnnWarning, InvalidInputError
+from gpnn.whitening import Whitener
+
+
+@pytest.fixture
+def correlated(rng):
+    X = rng.normal(size=(2000, 4)) @ rng.normal(size=(4, 4)) * [1, 1e6, 1e-6, 1] + [0, 1e7, 3, -5]
+    return X, rng.normal(3, 2, size=2000)
+
+
+def test_full_whitening_gives_covariance_one_over_d(correlated):
+    X, y = correlated
+    Z = Whitener.fit(X, y, "full").transform(X)
+    assert Z.dtype == np.float32
+    np.testing.assert_allclose(np.cov(Z.T, bias=True), np.eye(4) / 4, atol=0.01)
+    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-5)
+
+
+def test_diagonal_scales_and_none_leaves_alone(correlated):
+    X, y = correlated
+    Z = Whitener.fit(X, y, "diagonal").transform(X)
+    np.testing.assert_allclose(Z.var(axis=0), 1 / 4, rtol=1e-4)
+    np.testing.assert_allclose(np.corrcoef(Z.T), np.corrcoef(X.T), atol=1e-5)
+    np.testing.assert_allclose(Whitener.fit(X, y, "none").transform(X), X, rtol=1e-6)
+
+
+def test_units_do_not_matter(correlated):
+    X, y = correlated
+    factors = np.array([1e-30, 1, 1e30, 1e3])
+    Z, Z2 = (Whitener.fit(rows, y, "full").transform(rows) for rows in (X, X * factors))
+    distances, distances2 = (np.linalg.norm(z[:50, None] - z[None, :50], axis=2) for z in (Z, Z2))
+    np.testing.assert_allclose(distances, distances2, atol=1e-4)
+
+
+def test_targets_and_predictions_go_back_to_their_units(correlated):
+    X, y = correlated
+    w = Whitener.fit(X, y)
+    z = w.transform_y(y)
+    assert z.mean() == pytest.approx(0, abs=1e-12)
+    assert z.std() == pytest.approx(1)
+    back = w.inverse(Prediction(z, np.full(len(y), 0.25)))
+    np.testing.assert_allclose(back.mean, y)
+    np.testing.assert_allclose(back.std, 0.5 * y.std())
+
+
+def test_constant_and_collinear_columns_are_named(correlated):
+    X, y = correlated
+    X = np.column_stack([X, np.full(len(X), 7.0), X[:, 0] - 2 * X[:, 3]])
+    with pytest.warns(GPnnWarning) as caught:
+        w = Whitener.fit(X, y, columns=list("abcdef"))
+    messages = [str(warning.message) for warning in caught]
+    assert any("constant: e." in message for message in messages)
+    assert any("linear combinations of others: a, d, f." in message for message in messages)
+    assert np.isfinite(w.transform(X)).all()
+
+
+def test_values_far_outside_stay_finite(correlated):
+    X, y = correlated
+    assert np.isfinite(Whitener.fit(X, y).transform(np.full((1, 4), 1e300))).all()
+
+
+def test_refuses_overflow_and_unknown_modes(correlated):
+    X, y = correlated
+    with pytest.raises(InvalidInputError, match=r"column 1.*overflow"):
+        Whitener.fit(X * [1, 1e300, 1, 1], y)
+    with pytest.raises(InvalidInputError, match="diagonal"):
+        Whitener.fit(X, y, "pca")
