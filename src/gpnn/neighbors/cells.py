@@ -1,8 +1,8 @@
 """Storage and search loops that every index here shares.
 
 Rows are kept in strips of sixteen, columns one after the other: row i, column k is `strips[i // 16, k, i % 16]`, so
-that sixteen rows are compared with a query at a time. Candidates are 64-bit keys, the bits of a squared distance (which sort
-as the numbers do) above a row number: sorting keys sorts by distance, ties by row, the same way on every run.
+that sixteen rows are compared with a query at a time. Candidates are 64-bit keys, the bits of a squared distance (which
+sort as the numbers do) above a row number: sorting keys sorts by distance, ties by row, the same way on every run.
 """
 
 from __future__ import annotations
