@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from gpnn._compiled.likelihood import BLOCK_LIKELIHOODS, scratch
+from gpnn._compiled.covariance import KERNEL_TAGS
+from gpnn._compiled.likelihood import block_likelihood, scratch
 from gpnn._parallel import for_each_block
 from gpnn._types import Array, Hyperparameters
 from gpnn.errors import InvalidInputError
@@ -36,7 +37,7 @@ class BlockLikelihood:
         self.X, self.y = np.ascontiguousarray(X, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64)
         self.n_jobs = n_jobs
         self.n_evaluations = 0
-        self._block_likelihood = BLOCK_LIKELIHOODS[kernel.name]
+        self._tag = KERNEL_TAGS[kernel.name]
         self._spare: list[tuple[Array, ...]] = []  # work arrays, one set per thread
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
@@ -48,8 +49,8 @@ class BlockLikelihood:
         def one(part: slice) -> None:
             b = part.start
             work = self._spare.pop() if self._spare else scratch(s, d)
-            losses[b] = self._block_likelihood(
-                self.X[b], self.y[b], lengthscale, theta[-2], theta[-1], *work, gradients[b]
+            losses[b] = block_likelihood(
+                self._tag, self.X[b], self.y[b], lengthscale, theta[-2], theta[-1], *work, gradients[b]
             )
             self._spare.append(work)
 

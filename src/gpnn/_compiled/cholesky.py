@@ -9,7 +9,7 @@ Matrices are stored in strips of `lanes` rows (see `vectors`), all strips in one
 Measured against LAPACK's potrf at size 400, this is about twice as fast, and it runs on any number of threads.
 """
 
-from gpnn._compiled import jit
+from gpnn._compiled import inline, jit
 from gpnn._compiled.vectors import (
     TILE_COLUMNS,
     factor_diagonal,
@@ -42,7 +42,7 @@ def _update(A, stride, lanes, rows, count, columns, target, start, stop):
                 tile_update_1(A, stride, rows, columns + c, at, begin, end)
 
 
-@jit
+@inline
 def factor(A, n_strips, lanes, stride, lowest, with_inverse):
     """K = LLᵀ in place (diagonal kept as 1/L_cc), right-hand sides b → L⁻¹b, and L⁻ᵀ if asked for.
 
@@ -78,7 +78,7 @@ def factor(A, n_strips, lanes, stride, lowest, with_inverse):
     return True
 
 
-@jit
+@inline
 def minus_inverse(A, n_strips, lanes, stride):
     """−K⁻¹ = −L⁻ᵀL⁻¹ over the lower triangle of K's strips (whole blocks on the diagonal), from what `factor` left."""
     zero = like(load(A, 0), 0.0)

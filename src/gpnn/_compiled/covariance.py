@@ -6,6 +6,8 @@ own power series while √(2ν)·r is below 1, and 1 − c beyond.
 
 from math import factorial
 
+from numba.extending import overload
+
 from gpnn._compiled import jit
 from gpnn._compiled.vectors import like, make_polynomial, maximum, one_minus_exp, sqrt, where_below
 
@@ -53,4 +55,19 @@ def matern52(r2):
     return where_below(rho, 1.0, rho2 * _matern52_series(rho), far), like(r2, -5 / 6) * linear * decay
 
 
-COVARIANCES = {"rbf": rbf, "exponential": exponential, "matern32": matern32, "matern52": matern52}
+_COVARIANCES = {"rbf": rbf, "exponential": exponential, "matern32": matern32, "matern52": matern52}
+
+KERNEL_TAGS = {name: (0,) * number for number, name in enumerate(_COVARIANCES)}
+"""What compiled functions are given to say which kernel to use. The tags differ in type (tuples of different lengths),
+so each kernel gets machine code of its own, and that code can be kept on disk, unlike that of a closure."""
+
+
+def covariance(tag, r2):
+    """(g, dc/d(r²)) of the kernel that `tag` stands for; only for compiled code."""
+    raise NotImplementedError
+
+
+@overload(covariance)
+def _covariance(tag, r2):
+    chosen = list(_COVARIANCES.values())[len(tag)]
+    return lambda tag, r2: chosen(r2)

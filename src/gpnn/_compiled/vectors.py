@@ -409,12 +409,18 @@ def solve_strip(typingctx, array, diagonal, block):
 
 @intrinsic
 def sum_lanes(typingctx, x):
-    """The sum of a vector's numbers, from the first lane to the last."""
+    """The sum of a vector's numbers: halves added to each other until one is left."""
 
     def codegen(context, builder, sig, args):
-        total = builder.extract_element(args[0], _int32(0))
-        for lane in range(1, x.lanes):
-            total = builder.fadd(total, builder.extract_element(args[0], _int32(lane)))
-        return total
+        total, width = args[0], x.lanes
+        while width > 1:
+            width //= 2
+            indices = ir.VectorType(ir.IntType(32), width)
+            low, high = (
+                builder.shuffle_vector(total, total, ir.Constant(indices, list(range(start, start + width))))
+                for start in (0, width)
+            )
+            total = builder.fadd(low, high)
+        return builder.extract_element(total, _int32(0))
 
     return x.dtype(x), codegen

@@ -13,7 +13,7 @@ import numpy as np
 from numba import uint32, uint64
 from numpy.typing import NDArray
 
-from gpnn._compiled import jit
+from gpnn._compiled import inline, jit
 from gpnn._compiled.vectors import fma, like, load16, mask_below, store, trailing_zeros
 from gpnn._types import Array, Neighbors
 
@@ -54,7 +54,7 @@ class Rows:
             rows = fresh
         buffer = rows.base
         assert buffer is not None
-        _to_strips(buffer)
+        _to_strips(buffer.reshape(-1), rows.shape[1])
         return cls(buffer.reshape(-1, rows.shape[1], STRIP), len(rows))
 
     @property
@@ -100,6 +100,26 @@ def sorted_neighbors(keys: NDArray[np.uint64], n_neighbors: int) -> Neighbors:
 
 
 @jit
+def sort(values):
+    """Shell's sort, for a few hundred numbers: numpy's takes a second to compile."""
+    for gap in (109, 41, 19, 5, 1):
+        for i in range(gap, len(values)):
+            value = values[i]
+            j = i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
+
+
+@jit
+def fill_rest(keys, count):
+    """What no candidate was found for sorts last."""
+    for i in range(count, len(keys)):
+        keys[i] = ~uint64(0)
+
+
+@inline
 def scan(strips, d, start, stop, query, keys, count, n_neighbors, bound, scratch, bits):
     """Compare rows start … stop−1 with `query` and add those nearer than `bound` (squared) to the `count` keys.
 
@@ -156,7 +176,11 @@ def scan(strips, d, start, stop, query, keys, count, n_neighbors, bound, scratch
 @jit
 def _shrink(keys, count, n_neighbors):
     """Keep a few more than the n_neighbors smallest keys; returns how many, and a key that none of them exceeds."""
-    sample = np.sort(keys[: count : max(1, count // 64)])
+    step = max(1, count // 64)
+    sample = np.empty((count + step - 1) // step, np.uint64)
+    for i in range(len(sample)):
+        sample[i] = keys[i * step]
+    sort(sample)
     rank = len(sample) * n_neighbors // count + 3
     while True:
         largest = sample[rank] if rank < len(sample) else ~uint64(0)
@@ -189,20 +213,19 @@ def _scan_all(strips, n, queries, keys, n_neighbors):
                 strips, d, start, stop, queries[q], keys[q], counts[q], n_neighbors, bounds[q], scratch, bits
             )
     for q in range(n_queries):
-        keys[q, counts[q] :] = ~uint64(0)
+        fill_rest(keys[q], counts[q])
 
 
 @jit
-def _to_strips(rows):
+def _to_strips(flat, d):
     """Transpose each sixteen rows in place."""
-    d = rows.shape[1]
-    flat = rows.reshape(-1)
-    block = np.empty(STRIP * d, rows.dtype)
+    block = np.empty(STRIP * d, flat.dtype)
     for base in range(0, len(flat), STRIP * d):
         for i in range(STRIP):
             for k in range(d):
                 block[k * STRIP + i] = flat[base + i * d + k]
-        flat[base : base + STRIP * d] = block
+        for i in range(STRIP * d):
+            flat[base + i] = block[i]
 
 
 @jit

@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 
 import numpy as np
-from numba import uint64
 from numpy.typing import NDArray
 
 from gpnn._compiled import jit
 from gpnn._parallel import for_each_block
 from gpnn._types import Array, Neighbors
 from gpnn.errors import InvalidInputError
-from gpnn.neighbors.cells import Rows, StoredIndex, new_keys, row_numbers, scan, sorted_neighbors
+from gpnn.neighbors.cells import Rows, StoredIndex, fill_rest, new_keys, row_numbers, scan, sorted_neighbors
 
 _BLOCK = 4096
 _ROUNDS = 8
@@ -129,14 +128,17 @@ def _permute(rows, order):
     for first in range(len(order)):
         if order[first] < 0:
             continue
-        held[:] = rows[first]
+        for k in range(len(held)):
+            held[k] = rows[first, k]
         i = first
         while order[i] != first:
             source = order[i]
-            rows[i] = rows[source]
+            for k in range(len(held)):
+                rows[i, k] = rows[source, k]
             order[i] = -1
             i = source
-        rows[i] = held
+        for k in range(len(held)):
+            rows[i, k] = held[k]
         order[i] = -1
 
 
@@ -151,4 +153,4 @@ def _search(strips, starts, cells, queries, keys, n_neighbors):
         for cell in cells[q]:
             count, bound = scan(strips, d, starts[cell], starts[cell + 1], queries[q], keys[q], count, n_neighbors,
                                 bound, scratch, bits)  # fmt: skip
-        keys[q, count:] = ~uint64(0)
+        fill_rest(keys[q], count)

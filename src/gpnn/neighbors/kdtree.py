@@ -8,12 +8,22 @@ import numpy as np
 from numba import float32, uint32, uint64
 from numpy.typing import NDArray
 
-from gpnn._compiled import jit
+from gpnn._compiled import inline, jit
 from gpnn._compiled.vectors import fma, like, load16, mask_below, maximum, store, trailing_zeros
 from gpnn._parallel import for_each_block, n_threads
 from gpnn._types import Array, Neighbors
 from gpnn.errors import InvalidInputError
-from gpnn.neighbors.cells import STRIP, Rows, StoredIndex, new_keys, row_numbers, scan, sorted_neighbors
+from gpnn.neighbors.cells import (
+    STRIP,
+    Rows,
+    StoredIndex,
+    fill_rest,
+    new_keys,
+    row_numbers,
+    scan,
+    sort,
+    sorted_neighbors,
+)
 
 _LEAF = 48  # smallest leaf: three strips
 _FANOUT_BITS = 4  # sixteen children
@@ -95,23 +105,31 @@ def _split(rows, order, depth, first_level, last_level, part):
                 _select(rows, order, start, stop, _widest_column(rows, start, stop), middle)
 
 
-@jit
+@inline
 def _widest_column(rows, start, stop):
-    low = rows[start].copy()
-    high = rows[start].copy()
+    low = np.full(rows.shape[1], np.inf, rows.dtype)
+    high = np.full(rows.shape[1], -np.inf, rows.dtype)
     for i in range(start, stop, max(1, (stop - start) // 128)):  # a sample is enough
         for k in range(rows.shape[1]):
             low[k] = min(low[k], rows[i, k])
             high[k] = max(high[k], rows[i, k])
-    return np.argmax(high - low)
+    widest = 0
+    for k in range(rows.shape[1]):
+        if high[k] - low[k] > high[widest] - low[widest]:
+            widest = k
+    return widest
 
 
-@jit
+@inline
 def _select(rows, order, start, stop, column, target):
     """Rows whose value in `column` is among the smallest come before position `target`, the others after."""
     while stop - start > 1:
         n = stop - start
-        sample = np.sort(rows[start : stop : max(1, n // 255), column])
+        step = max(1, n // 255)
+        sample = np.empty((n + step - 1) // step, rows.dtype)
+        for i in range(len(sample)):
+            sample[i] = rows[start + i * step, column]
+        sort(sample)
         rank = (target - start) * len(sample) // n
         if n > 255:  # aim a little towards the middle: the side that holds the target is then the small one
             rank += 8 if rank < len(sample) // 4 else -8 if rank > len(sample) * 3 // 4 else 0
@@ -126,7 +144,7 @@ def _select(rows, order, start, stop, column, target):
         start = border
 
 
-@jit
+@inline
 def _partition(rows, order, start, stop, column, pivot, strict):
     """Rows below the pivot (not above it, unless strict) to the front; returns where the others begin."""
     i, j = start, stop - 1
@@ -168,8 +186,10 @@ def _fill_boxes(rows, depth, starts, boxes):
         for node in range(starts[level + 2] - starts[level + 1]):  # one box above each group below
             group = starts[level] + node // STRIP
             for k in range(d):
-                boxes[group, 0, k, node % STRIP] = boxes[starts[level + 1] + node, 0, k].min()
-                boxes[group, 1, k, node % STRIP] = boxes[starts[level + 1] + node, 1, k].max()
+                for lane in range(STRIP):
+                    child = boxes[starts[level + 1] + node, :, k, lane]
+                    boxes[group, 0, k, node % STRIP] = min(boxes[group, 0, k, node % STRIP], child[0])
+                    boxes[group, 1, k, node % STRIP] = max(boxes[group, 1, k, node % STRIP], child[1])
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
@@ -227,4 +247,4 @@ def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack):
                     i -= 1
                 stack[i] = entry
                 top += 1
-        keys[q, count:] = ~uint64(0)
+        fill_rest(keys[q], count)

@@ -16,155 +16,157 @@ for most data; the rounding error is estimated for each query, and where it coul
 
 import numpy as np
 
-from gpnn._compiled import aligned, jit
+from gpnn._compiled import aligned, inline, jit
 from gpnn._compiled.cholesky import factor
-from gpnn._compiled.covariance import COVARIANCES
+from gpnn._compiled.covariance import KERNEL_TAGS, covariance
 from gpnn._compiled.vectors import LANES, fma, like, load, store, sum_lanes
 from gpnn._types import Array, Hyperparameters
 from gpnn.kernels import Kernel
 from gpnn.solvers import JITTERS, LOWEST_PIVOT, LocalSolution
 
-_ROUNDING = {"exponential": 20, "rbf": 60, "matern32": 150, "matern52": 250}
-"""How many times its estimate the float32 rounding error of a mean can be: about 1.5 times the largest ratio seen over
-real data in 2 to 9 dimensions, lengthscales 0.03 to 100, σ_f²/σ_ξ² of 10 to 10⁷ (`benchmarks/precision.py`)."""
-
 _TOLERANCE = 7e-4
-"""In predictive standard deviations; a mean whose rounding error could be larger is computed again in float64."""
+"""In predictive standard deviations: a mean whose rounding error could be larger is computed again in float64."""
+
+_ROUNDING = {"exponential": 10, "rbf": 30, "matern32": 60, "matern52": 80}
+"""What a float32 error estimate is multiplied by before it is held against the tolerance: two to three times the least
+that kept every error below 1e-3, over real data in 2 to 9 dimensions, lengthscales of 0.03 to 100 and σ_f²/σ_ξ² of
+10 to 10⁷ (`benchmarks/precision.py`)."""
 
 _EPSILON = 6e-8  # float32's unit roundoff
 
 
-@jit
+@inline
 def _amplification(A, g, ratio, m, n_strips, lanes, stride):
     """√(Σ A_ii v_i² · Σ A_ii w_i²) for v = A⁻¹h and w = A⁻¹(y − center·h), from what `factor` left.
 
     The factor is exact for a matrix A + E with |E_ij| of the order of ε√(A_ii A_jj), which moves hᵀA⁻¹y by vᵀEw.
     """
     right = n_strips * stride
-    product = 1.0
-    u = np.empty(n_strips * lanes, A.dtype)
-    for side in range(2):
-        for J in range(n_strips - 1, -1, -1):  # Lᵀu = L⁻¹h, then Lᵀu = L⁻¹(y − center·h): from the last row up
-            for c in range(lanes - 1, -1, -1):
-                k = J * lanes + c
-                below = like(load(A, 0), 0.0)
-                for strip in range(J + 1, n_strips):
-                    below = fma(load(A, strip * stride + k * lanes), load(u, strip * lanes), below)
-                value = A[right + k * lanes + side] - sum_lanes(below)
-                for lane in range(c + 1, lanes):
-                    value -= A[J * stride + k * lanes + lane] * u[J * lanes + lane]
-                u[k] = value * A[J * stride + k * lanes + c]
-        total = 0.0
-        for i in range(m):
-            total += (g[i] * (2 - g[i]) + ratio) * u[i] * u[i]
-        product *= total
-    return np.sqrt(product)
+    zero = like(load(A, 0), 0.0)
+    v = np.empty(n_strips * lanes, A.dtype)
+    w = np.empty(n_strips * lanes, A.dtype)
+    for J in range(n_strips - 1, -1, -1):  # Lᵀv = L⁻¹h, Lᵀw = L⁻¹(y − center·h): from the last row up
+        store(v, J * lanes, zero)
+        store(w, J * lanes, zero)
+        for c in range(lanes - 1, -1, -1):
+            k = J * lanes + c
+            below_v = zero
+            below_w = zero
+            for strip in range(J, n_strips):  # in strip J itself, rows up to c are still zero
+                column = load(A, strip * stride + k * lanes)
+                below_v = fma(column, load(v, strip * lanes), below_v)
+                below_w = fma(column, load(w, strip * lanes), below_w)
+            inverse = A[J * stride + k * lanes + c]
+            v[k] = (A[right + k * lanes] - sum_lanes(below_v)) * inverse
+            w[k] = (A[right + k * lanes + 1] - sum_lanes(below_w)) * inverse
+    weights = 0.0
+    residuals = 0.0
+    for i in range(m):
+        diagonal = g[i] * (2 - g[i]) + ratio
+        weights += diagonal * v[i] * v[i]
+        residuals += diagonal * w[i] * w[i]
+    return np.sqrt(weights * residuals)
 
 
-def _make_solve_one(covariance):
-    @jit
-    def solve_one(x, N, y, inverse_lengthscale, ratio, A, z, g, lanes):
-        """(mean, 1/precision, rounding error of the mean) of one query; NaN if A is not positive definite.
+@inline
+def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes):
+    """(mean, 1/precision, rounding error of the mean) of one query; NaN if A is not positive definite.
 
-        A, z and g are scratch: the matrix, the scaled differences N − x and g(|z|²), all in strips.
-        """
-        m, d = N.shape
-        n_strips = -(-m // lanes)
-        padded = n_strips * lanes
-        stride = padded * lanes
-        for i in range(padded):
-            at = (i // lanes) * d * lanes + i % lanes
+    A, z and g are scratch: the matrix, the scaled differences N − x and g(|z|²), all in strips.
+    """
+    m, d = N.shape
+    n_strips = -(-m // lanes)
+    padded = n_strips * lanes
+    stride = padded * lanes
+    for i in range(padded):
+        at = (i // lanes) * d * lanes + i % lanes
+        for k in range(d):
+            z[at + k * lanes] = (N[i, k] - x[k]) * inverse_lengthscale[k] if i < m else A.dtype.type(0)
+
+    center = 0.0
+    for i in range(m):
+        center += y[i] / m
+    right = n_strips * stride
+    for s in range(n_strips):
+        row = s * d * lanes
+        zero = like(load(z, row), 0.0)
+        r2 = zero
+        for k in range(d):
+            zk = load(z, row + k * lanes)
+            r2 = fma(zk, zk, r2)
+        gi = covariance(kernel_tag, r2)[0]
+        store(g, s * lanes, gi)
+        for j in range(0, (s + 1) * lanes, 2):  # two columns at a time
+            column = (j // lanes) * d * lanes + j % lanes
+            r0 = zero
+            r1 = zero
             for k in range(d):
-                z[at + k * lanes] = (N[i, k] - x[k]) * inverse_lengthscale[k] if i < m else A.dtype.type(0)
+                zi = load(z, row + k * lanes)
+                d0 = zi - like(zero, z[column + k * lanes])
+                d1 = zi - like(zero, z[column + k * lanes + 1])
+                r0 = fma(d0, d0, r0)
+                r1 = fma(d1, d1, r1)
+            g0 = like(zero, g[j])
+            g1 = like(zero, g[j + 1])
+            at = s * stride + j * lanes
+            store(A, at, (g0 + gi - g0 * gi) - covariance(kernel_tag, r0)[0])
+            store(A, at + lanes, (g1 + gi - g1 * gi) - covariance(kernel_tag, r1)[0])
+        for lane in range(lanes):
+            i = s * lanes + lane
+            store(A, right + i * lanes, zero)
+            if i < m:
+                A[s * stride + i * lanes + lane] += ratio
+                h = 1 - g[i]
+                A[right + i * lanes] = h
+                A[right + i * lanes + 1] = y[i] - center * h
+            else:  # padding: a row of the identity
+                for j in range(i):
+                    A[s * stride + j * lanes + lane] = 0
+                A[s * stride + i * lanes + lane] = 1
 
-        center = y.mean()
-        right = n_strips * stride
-        for s in range(n_strips):
-            row = s * d * lanes
-            zero = like(load(z, row), 0.0)
-            r2 = zero
-            for k in range(d):
-                zk = load(z, row + k * lanes)
-                r2 = fma(zk, zk, r2)
-            gi = covariance(r2)[0]
-            store(g, s * lanes, gi)
-            for j in range(0, (s + 1) * lanes, 2):  # two columns at a time
-                column = (j // lanes) * d * lanes + j % lanes
-                r0 = zero
-                r1 = zero
-                for k in range(d):
-                    zi = load(z, row + k * lanes)
-                    d0 = zi - like(zero, z[column + k * lanes])
-                    d1 = zi - like(zero, z[column + k * lanes + 1])
-                    r0 = fma(d0, d0, r0)
-                    r1 = fma(d1, d1, r1)
-                g0 = like(zero, g[j])
-                g1 = like(zero, g[j + 1])
-                at = s * stride + j * lanes
-                store(A, at, (g0 + gi - g0 * gi) - covariance(r0)[0])
-                store(A, at + lanes, (g1 + gi - g1 * gi) - covariance(r1)[0])
-            for lane in range(lanes):
-                i = s * lanes + lane
-                store(A, right + i * lanes, zero)
-                if i < m:
-                    A[s * stride + i * lanes + lane] += ratio
-                    h = 1 - g[i]
-                    A[right + i * lanes] = h
-                    A[right + i * lanes + 1] = y[i] - center * h
-                else:  # padding: a row of the identity
-                    for j in range(i):
-                        A[s * stride + j * lanes + lane] = 0
-                    A[s * stride + i * lanes + lane] = 1
-
-        if not factor(A, n_strips, lanes, stride, LOWEST_PIVOT, False):
-            return np.nan, np.nan, np.nan
-        precision = 1.0
-        product = 0.0
+    if not factor(A, n_strips, lanes, stride, LOWEST_PIVOT, False):
+        return np.nan, np.nan, np.nan
+    precision = 1.0
+    product = 0.0
+    for i in range(m):
+        a = np.float64(A[right + i * lanes])  # L⁻¹h
+        b = np.float64(A[right + i * lanes + 1])  # L⁻¹(y − center·h)
+        precision += a * a
+        product += a * b
+    # eq. 6; hᵀA⁻¹(center·h) = center·(precision − 1)
+    mean = (product + center * (precision - 1)) / precision
+    error = 0.0
+    if A.itemsize == 4:
+        spread = 0.0
         for i in range(m):
-            a = np.float64(A[right + i * lanes])  # L⁻¹h
-            b = np.float64(A[right + i * lanes + 1])  # L⁻¹(y − center·h)
-            precision += a * a
-            product += a * b
-        # eq. 6; hᵀA⁻¹(center·h) = center·(precision − 1)
-        mean = (product + center * (precision - 1)) / precision
-        error = 0.0
-        if A.itemsize == 4:
-            spread = max(y.max() - center, center - y.min())
-            error = _EPSILON * (_amplification(A, g, ratio, m, n_strips, lanes, stride) / precision
-                                + 2 * (abs(center) + spread))  # fmt: skip
-        return mean, 1 / precision, error
-
-    return solve_one
+            spread = max(spread, abs(y[i] - center))
+        error = _EPSILON * (_amplification(A, g, ratio, m, n_strips, lanes, stride) / precision
+                            + 2 * (abs(center) + spread))  # fmt: skip
+    return mean, 1 / precision, error
 
 
-def _make_solve_block(covariance):
-    solve_one = _make_solve_one(covariance)
-
-    @jit
-    def solve_block(X_star, neighbors, y, inverse_lengthscale, ratio, mask, A, z, g, lanes, mean, shrinkage, error):
-        for q in range(len(X_star)):
-            if mask[q]:
-                mean[q], shrinkage[q], error[q] = solve_one(
-                    X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio, A, z, g, lanes
-                )
-
-    return solve_block
-
-
-_COMPILED = {name: _make_solve_block(covariance) for name, covariance in COVARIANCES.items()}
+@jit
+def _solve_block(
+    kernel_tag, X_star, neighbors, y, inverse_lengthscale, ratio, mask, A, z, g, lanes, mean, shrinkage, error
+):
+    for q in range(len(X_star)):
+        if mask[q]:
+            mean[q], shrinkage[q], error[q] = _solve_one(
+                kernel_tag, X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio, A, z, g, lanes
+            )
 
 
 def solve(
     X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
 ) -> LocalSolution:
-    solve_block = _COMPILED[kernel.name]
+    tag = KERNEL_TAGS[kernel.name]
     queries, m, d = neighbors.shape
     mean, shrinkage, error, jitter = np.zeros((4, queries))
     ratio = params.noise_variance / params.kernel_variance
 
     def attempt(dtype, mask, extra=0.0):
-        solve_block(
-            *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), y_neighbors,
+        _solve_block(
+            tag, *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), y_neighbors,
             _inverse(params.lengthscale, d, dtype), dtype(ratio + extra), mask, *_scratch(m, d, dtype),
             mean, shrinkage, error,
         )  # fmt: skip

@@ -1,0 +1,100 @@
+"""Where float32 is enough: errors of the compiled solver in float32 against its own float64, beside their estimates.
+
+    python benchmarks/precision.py        # about three minutes on two cores
+
+For each kernel, "needed" is the least factor on the estimate with which every error above 1e-3 predictive standard
+deviations would have been seen; `gpnn.solvers.cpu._ROUNDING` is set two to three times higher.
+"""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from data import data_directory, house_electric, protein, split
+from gpnn import GPnnRegressor, Hyperparameters
+from gpnn._compiled.covariance import KERNEL_TAGS
+from gpnn._parallel import for_each_block
+from gpnn.solvers import cpu
+from report import write_results
+
+LENGTHSCALES = (0.03, 0.1, 0.3, 1, 3, 10, 100)
+RATIOS = 10.0 ** -np.arange(1, 8)  # σ_ξ²/σ_f²
+QUERIES, M = 80, 400
+
+
+def plane(file, target):
+    frame = pd.read_parquet(data_directory() / file)
+    return frame[["longitude", "latitude"]].to_numpy(float), frame[target].to_numpy(float)
+
+
+SETS = {
+    "house_electric": house_electric,
+    "protein": protein,
+    "britain_magnetic": lambda: plane("britain_magnetic.parquet", "total_field_anomaly_nt"),
+    "egm96_geoid": lambda: plane("egm96_geoid.parquet", "geoid_height_cm"),
+}
+
+
+def neighbourhoods(load):
+    X, y, X_test, _ = split(*load(), seed=0)
+    model = GPnnRegressor(params=Hyperparameters(1, 1, 1), calibration_size=0, index="exact", random_state=0).fit(X, y)
+    X_star = model.whitener_.transform(X_test[:QUERIES])
+    indices = model.index_.query(X_star, M).indices
+    return X_star, model.index_.points(indices), model._y[indices]
+
+
+def run(dtype, X_star, N, y, kernel, lengthscale, ratio):
+    mean, shrinkage, error = np.empty((3, len(X_star)))
+    d = X_star.shape[1]
+    cpu._solve_block(
+        KERNEL_TAGS[kernel], X_star.astype(dtype), np.ascontiguousarray(N, dtype), np.ascontiguousarray(y),
+        cpu._inverse(lengthscale, d, dtype), dtype(ratio), np.ones(len(X_star), bool),
+        *cpu._scratch(N.shape[1], d, dtype), mean, shrinkage, error,
+    )  # fmt: skip
+    return mean, shrinkage, error
+
+
+def main():
+    found = []
+    for name, load in SETS.items():
+        X_star, N, y = neighbourhoods(load)
+        cases = list(product(KERNEL_TAGS, LENGTHSCALES, RATIOS, (50, M)))
+        frames = [None] * len(cases)
+
+        def compare(part, name=name, cases=cases, frames=frames, X_star=X_star, N=N, y=y):
+            kernel, scale, ratio, m = cases[part.start]
+            single, double = (
+                run(t, X_star, N[:, :m], y[:, :m], kernel, scale, ratio) for t in (np.float32, np.float64)
+            )
+            sd = np.sqrt(double[1] + ratio)
+            errors = {
+                "error": np.abs(single[0] - double[0]) / sd,
+                "estimate": single[2] / sd,
+                "variance_error": np.abs((single[1] + ratio) / (double[1] + ratio) - 1),
+            }
+            frames[part.start] = pd.DataFrame({"data": name, "kernel": kernel, **errors})
+
+        for_each_block(compare, len(cases), 1, None)
+        found += frames
+    table = pd.concat(found).dropna()
+    results = []
+    for kernel, rows in table.groupby("kernel"):
+        factor = cpu._ROUNDING[kernel]
+        accepted = rows[factor * rows.estimate <= cpu._TOLERANCE]
+        results.append(
+            {
+                "kernel": kernel,
+                "needed": cpu._TOLERANCE / rows.estimate[rows.error >= 1e-3].min(),
+                "used": factor,
+                "share_in_float32": len(accepted) / len(rows),
+                "largest_error_accepted": accepted.error.max(),
+                "largest_variance_error_accepted": accepted.variance_error.max(),
+            }
+        )
+        print(results[-1])
+    write_results("precision", results)
+
+
+if __name__ == "__main__":
+    main()
