@@ -89,7 +89,7 @@ def test_an_index_of_ones_own(wavy):
 
         exact = True
 
-        def build(self, rows, n_neighbors, probes, n_jobs=None, random_state=0):
+        def build(self, rows, n_neighbors, probes, n_jobs=None, random_state=0, progress=None):
             built = First()
             built.rows, built.order = rows.copy(), np.arange(len(rows))
             return built

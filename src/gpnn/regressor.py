@@ -118,7 +118,8 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
             X_held, y_held = self.whitener_.transform(X[held_out]), self.whitener_.transform_y(y[held_out])
             probes = X_held if len(held_out) else rows[rng.choice(len(rows), min(len(rows), 1000), replace=False)]
             spec = make_index(self.index, len(rows), rows.shape[1], self.n_neighbors_)
-            self.index_ = spec.build(rows, self.n_neighbors_, probes, self.n_jobs, int(rng.integers(2**31)))
+            seed = int(rng.integers(2**31))
+            self.index_ = spec.build(rows, self.n_neighbors_, probes, self.n_jobs, seed, self._bar("index"))
             self._y = y_rows[self.index_.order]
             report["index"] = type(self.index_).__name__
             report["recall"] = self._measure_recall(probes[:_RECALL_PROBES])

@@ -39,10 +39,12 @@ class NeighborIndex(Protocol):
         probes: Array,
         n_jobs: int | None = None,
         random_state: int = 0,
+        progress: str | None = None,
     ) -> NeighborIndex:
         """A new index over `rows` (n, d), which it may overwrite.
 
-        It may tune itself for n_neighbors, on `probes`: rows like those that will be asked for.
+        It may tune itself for n_neighbors, on `probes`: rows like those that will be asked for. `progress` names its
+        progress bar; None shows none.
         """
         ...
 

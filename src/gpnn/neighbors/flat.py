@@ -23,6 +23,7 @@ class Flat(StoredIndex):
         probes: Array,
         n_jobs: int | None = None,
         random_state: int = 0,
+        progress: str | None = None,
     ) -> Flat:
         index = Flat()
         index.order = row_numbers(len(rows))

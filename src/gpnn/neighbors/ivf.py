@@ -43,12 +43,13 @@ class IVF(StoredIndex):
         probes: Array,
         n_jobs: int | None = None,
         random_state: int = 0,
+        progress: str | None = None,
     ) -> IVF:
         n = len(rows)
         rng = np.random.default_rng(random_state)
         n_cells = max(1, min(self.n_cells or min(4096, int(2 * np.sqrt(n))), n // 16))
-        centres = _k_means(rows, n_cells, rng, n_jobs)
-        cell_of_row = _nearest_centre(rows, centres, n_jobs)
+        centres = _k_means(rows, n_cells, rng, n_jobs, progress)
+        cell_of_row = _nearest_centre(rows, centres, n_jobs, progress)
         order = row_numbers(n)[np.argsort(cell_of_row, kind="stable")]
         starts = np.concatenate([[0], np.cumsum(np.bincount(cell_of_row, minlength=n_cells))])
         del cell_of_row
@@ -90,12 +91,12 @@ class IVF(StoredIndex):
         return min(n_cells, max(needed, int(np.searchsorted(smallest_first, n_neighbors)) + 1))
 
 
-def _k_means(rows, n_cells, rng, n_jobs) -> NDArray[np.float32]:
+def _k_means(rows, n_cells, rng, n_jobs, progress) -> NDArray[np.float32]:
     """Lloyd's rounds on a sample, from random rows."""
     sample = rows[np.sort(rng.choice(len(rows), min(len(rows), _SAMPLE_PER_CELL * n_cells), replace=False))]
     centres = sample[np.sort(rng.choice(len(sample), n_cells, replace=False))].copy()
     for _ in range(_ROUNDS):
-        cell = _nearest_centre(sample, centres, n_jobs)
+        cell = _nearest_centre(sample, centres, n_jobs, progress)
         counts = np.bincount(cell, minlength=n_cells)
         sums = np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in sample.T], axis=1)
         filled = counts > 0
@@ -105,7 +106,7 @@ def _k_means(rows, n_cells, rng, n_jobs) -> NDArray[np.float32]:
     return centres
 
 
-def _nearest_centre(rows, centres, n_jobs) -> NDArray[np.int32]:
+def _nearest_centre(rows, centres, n_jobs, progress) -> NDArray[np.int32]:
     """argmin_c |x − c|² = argmin_c (|c|² − 2x·c), a matrix product per block of rows."""
     out = np.empty(len(rows), np.int32)
     factors = np.vstack([-2 * centres.T, np.einsum("cd,cd->c", centres, centres)[None]]).astype(np.float32)
@@ -117,7 +118,7 @@ def _nearest_centre(rows, centres, n_jobs) -> NDArray[np.int32]:
         with_one = np.concatenate([block, np.ones((len(block), 1), np.float32)], axis=1)
         out[part] = np.argmin(with_one @ factors, axis=1)
 
-    for_each_block(assign, len(rows), size, n_jobs)
+    for_each_block(assign, len(rows), size, n_jobs, progress)
     return out
 
 

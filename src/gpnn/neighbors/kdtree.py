@@ -57,13 +57,16 @@ class KDTree(StoredIndex):
         probes: Array,
         n_jobs: int | None = None,
         random_state: int = 0,
+        progress: str | None = None,
     ) -> KDTree:
         n, d = rows.shape
         depth = max(0, int(np.log2(max(1, n / _LEAF))))
         order = row_numbers(n)
         shared = min(depth, int(np.ceil(np.log2(n_threads(n_jobs)))) + 2)  # then one subtree after another per thread
         _split(rows, order, depth, 0, shared, 0)
-        for_each_block(lambda part: _split(rows, order, depth, shared, depth, part.start), 2**shared, 1, n_jobs)
+        for_each_block(
+            lambda part: _split(rows, order, depth, shared, depth, part.start), 2**shared, 1, n_jobs, progress
+        )
         starts = _level_starts(depth)
         boxes = np.empty((starts[-1], 2, d, STRIP), np.float32)
         boxes[:, 0], boxes[:, 1] = np.inf, -np.inf
