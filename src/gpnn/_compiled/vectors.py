@@ -14,11 +14,11 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic, models, overload, register_model
 
-_FEATURES = llvm.get_host_cpu_features()
-_BYTES = 64 if _FEATURES.get("avx512f") else 32 if _FEATURES.get("avx2") else 16
+_FEATURES = config.CPU_FEATURES or llvm.get_host_cpu_features().flatten()  # what numba compiles for
+_BYTES = 64 if "+avx512f" in _FEATURES else 32 if "+avx2" in _FEATURES else 16
 
 LANES = {np.dtype(np.float32): _BYTES // 4, np.dtype(np.float64): _BYTES // 8}
 """How many numbers one register holds on this CPU."""
