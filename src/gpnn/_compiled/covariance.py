@@ -9,7 +9,7 @@ from math import factorial
 from numba.extending import overload
 
 from gpnn._compiled import jit
-from gpnn._compiled.vectors import like, make_polynomial, maximum, one_minus_exp, sqrt, where_below
+from gpnn._compiled.vectors import like, make_polynomial, maximum, one_minus_exp, sqrt, where_less
 
 _ORDERS = range(2, 22)
 
@@ -42,7 +42,7 @@ def matern32(r2):
     rho = sqrt(rho2)
     _, decay = one_minus_exp(rho)
     far = like(r2, 1.0) - (like(r2, 1.0) + rho) * decay
-    return where_below(rho, 1.0, rho2 * _matern32_series(rho), far), like(r2, -1.5) * decay
+    return where_less(rho, like(r2, 1.0), rho2 * _matern32_series(rho), far), like(r2, -1.5) * decay
 
 
 @jit
@@ -52,7 +52,7 @@ def matern52(r2):
     _, decay = one_minus_exp(rho)
     linear = like(r2, 1.0) + rho
     far = like(r2, 1.0) - (linear + rho2 * like(r2, 1 / 3)) * decay
-    return where_below(rho, 1.0, rho2 * _matern52_series(rho), far), like(r2, -5 / 6) * linear * decay
+    return where_less(rho, like(r2, 1.0), rho2 * _matern52_series(rho), far), like(r2, -5 / 6) * linear * decay
 
 
 _COVARIANCES = {"rbf": rbf, "exponential": exponential, "matern32": matern32, "matern52": matern52}

@@ -178,14 +178,13 @@ def maximum(typingctx, x, y):
 
 
 @intrinsic
-def where_below(typingctx, x, bound, below, otherwise):
-    """`below` in the lanes where x < bound, `otherwise` in the others."""
+def where_less(typingctx, x, y, then, otherwise):
+    """`then` in the lanes where x < y, `otherwise` in the others."""
 
     def codegen(context, builder, sig, args):
-        condition = builder.fcmp_ordered("<", args[0], _splat(builder, args[1], x))
-        return builder.select(condition, args[2], args[3])
+        return builder.select(builder.fcmp_ordered("<", args[0], args[1]), args[2], args[3])
 
-    return x(x, x.dtype, x, x), codegen
+    return x(x, x, x, x), codegen
 
 
 @intrinsic

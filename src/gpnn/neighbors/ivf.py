@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpnn._compiled import jit
+from gpnn._compiled.vectors import fma, like, load16, store, where_less
 from gpnn._parallel import for_each_block
 from gpnn._types import Array, Neighbors
 from gpnn.errors import InvalidInputError
-from gpnn.neighbors.cells import Rows, StoredIndex, fill_rest, new_keys, row_numbers, scan, sorted_neighbors
+from gpnn.neighbors.cells import STRIP, Rows, StoredIndex, fill_rest, new_keys, row_numbers, scan, sorted_neighbors
 
 _BLOCK = 4096
+_NOWHERE = 1e18  # a centre that is nobody's nearest
 _ROUNDS = 8
 _SAMPLE_PER_CELL = 48
 _PROBES = 128
@@ -21,7 +23,7 @@ _PROBES = 128
 
 class IVF(StoredIndex):
     """`recall`: the share of true neighbours to find; the number of cells looked into is chosen to reach it on probe
-    rows, and 1 looks into all. `n_cells`: None for 2√n, at most 4096."""
+    rows, and 1 looks into all. `n_cells`: None for 2√n, at most 8192."""
 
     n_probed: int
     _starts: NDArray[np.int64]
@@ -47,7 +49,7 @@ class IVF(StoredIndex):
     ) -> IVF:
         n = len(rows)
         rng = np.random.default_rng(random_state)
-        n_cells = max(1, min(self.n_cells or min(4096, int(2 * np.sqrt(n))), n // 16))
+        n_cells = max(1, min(self.n_cells or min(8192, int(2 * np.sqrt(n))), n // 16))
         centres = _k_means(rows, n_cells, rng, n_jobs, progress)
         cell_of_row = _nearest_centre(rows, centres, n_jobs, progress)
         order = row_numbers(n)[np.argsort(cell_of_row, kind="stable")]
@@ -107,19 +109,61 @@ def _k_means(rows, n_cells, rng, n_jobs, progress) -> NDArray[np.float32]:
 
 
 def _nearest_centre(rows, centres, n_jobs, progress) -> NDArray[np.int32]:
-    """argmin_c |x − c|² = argmin_c (|c|² − 2x·c), a matrix product per block of rows."""
     out = np.empty(len(rows), np.int32)
-    factors = np.vstack([-2 * centres.T, np.einsum("cd,cd->c", centres, centres)[None]]).astype(np.float32)
-    # Never more than 8 MiB of products at a time; block sizes do not depend on n_jobs, so neither do roundings.
-    size = max(64, min(_BLOCK, 2**21 // len(centres)))
-
-    def assign(part):
-        block = rows[part]
-        with_one = np.concatenate([block, np.ones((len(block), 1), np.float32)], axis=1)
-        out[part] = np.argmin(with_one @ factors, axis=1)
-
-    for_each_block(assign, len(rows), size, n_jobs, progress)
+    store_of_centres = Rows.allocate(*centres.shape)
+    store_of_centres[:] = centres
+    store_of_centres.base[len(centres) :] = _NOWHERE
+    strips = Rows.pack(store_of_centres).strips[: -(-len(centres) // STRIP)].reshape(-1)
+    for_each_block(lambda part: _assign(strips, rows[part], out[part]), len(rows), _BLOCK, n_jobs, progress)
     return out
+
+
+@jit
+def _assign(centres, rows, out):
+    """The number of the nearest centre of each row; four rows and sixteen centres at a time."""
+    n, d = rows.shape
+    scratch = np.empty(2 * STRIP, np.float32)
+    for i in range(0, n, 4):
+        i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+        zero = like(load16(centres, 0), 0.0)
+        least0 = least1 = least2 = least3 = like(zero, np.inf)
+        strip0 = strip1 = strip2 = strip3 = zero
+        for strip in range(len(centres) // (STRIP * d)):
+            r0 = r1 = r2 = r3 = zero
+            for k in range(d):
+                c = load16(centres, STRIP * (strip * d + k))
+                d0 = c - like(c, rows[i, k])
+                d1 = c - like(c, rows[i1, k])
+                d2 = c - like(c, rows[i2, k])
+                d3 = c - like(c, rows[i3, k])
+                r0 = fma(d0, d0, r0)
+                r1 = fma(d1, d1, r1)
+                r2 = fma(d2, d2, r2)
+                r3 = fma(d3, d3, r3)
+            here = like(zero, np.float32(strip))
+            strip0 = where_less(r0, least0, here, strip0)
+            strip1 = where_less(r1, least1, here, strip1)
+            strip2 = where_less(r2, least2, here, strip2)
+            strip3 = where_less(r3, least3, here, strip3)
+            least0 = where_less(r0, least0, r0, least0)
+            least1 = where_less(r1, least1, r1, least1)
+            least2 = where_less(r2, least2, r2, least2)
+            least3 = where_less(r3, least3, r3, least3)
+        out[i3] = _first_of_least(least3, strip3, scratch)  # the last first: beyond n, they are all row n − 1
+        out[i2] = _first_of_least(least2, strip2, scratch)
+        out[i1] = _first_of_least(least1, strip1, scratch)
+        out[i] = _first_of_least(least0, strip0, scratch)
+
+
+@jit
+def _first_of_least(least, strip, scratch):
+    store(scratch, 0, least)
+    store(scratch, STRIP, strip)
+    best = 0
+    for lane in range(1, STRIP):
+        if scratch[lane] < scratch[best]:
+            best = lane
+    return np.int32(scratch[STRIP + best]) * STRIP + best
 
 
 @jit
