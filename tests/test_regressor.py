@@ -6,6 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -39,6 +40,8 @@ def test_predicts_with_calibrated_uncertainty(fitted, wavy):
     in_units = fitted.evaluate(X[2000:], y[2000:], units="y")
     assert in_units["rmse"] == pytest.approx(scores["rmse"] * y[:2000].std())
     assert in_units["calibration"] == pytest.approx(scores["calibration"])
+    with pytest.raises(InvalidInputError, match="units"):
+        fitted.evaluate(X[2000:], y[2000:], units="raw")
 
 
 def test_the_ways_to_predict_agree(fitted, wavy):
@@ -272,6 +275,15 @@ def test_targets(wavy):
         GPnnRegressor(**QUICK).fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="inconsistent"):
         GPnnRegressor(**QUICK).fit(X, y[:100])
+
+
+def test_a_failed_fit_leaves_nothing_half_done(wavy):
+    X, y = (part[:500] for part in wavy)
+    model = GPnnRegressor(**QUICK).fit(X, y)
+    with pytest.raises(InvalidInputError):
+        model.set_params(solver="gpu").fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.set_params(solver="cpu").predict(X)
 
 
 def test_hyperparameters_must_make_sense():

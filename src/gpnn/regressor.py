@@ -21,7 +21,7 @@ from gpnn._parallel import blocks, for_each_block
 from gpnn._types import Hyperparameters, Neighbors, Prediction
 from gpnn._validation import check_new_rows, check_settings, check_training_data
 from gpnn.calibration import variance_factor
-from gpnn.errors import GPnnWarning
+from gpnn.errors import GPnnWarning, InvalidInputError
 from gpnn.estimation import estimate
 from gpnn.kernels import get_kernel
 from gpnn.neighbors import NeighborIndex, make_index, recall
@@ -100,9 +100,10 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X, y) -> GPnnRegressor:
         """Learn from X (n, d) and y (n,): arrays, or frames whose column names are then remembered."""
+        self.__dict__.pop("fit_report_", None)  # not fitted until this fit is complete
         check_settings(self)
         X, y = check_training_data(self, X, y)
-        report = _Report(n=len(X), d=X.shape[1])
+        report = _Report(n=len(X), d=X.shape[1], jitter=0.0)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         held_out, subset = self._draw_rows(len(X), rng)
 
@@ -122,7 +123,7 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
             self.index_ = spec.build(rows, self.n_neighbors_, probes, self.n_jobs, seed, self._bar("index"))
             self._y = y_rows[self.index_.order]
             report["index"] = type(self.index_).__name__
-            report["recall"] = self._measure_recall(probes[:_RECALL_PROBES])
+            report["recall"] = self._measure_recall(probes[-_RECALL_PROBES:])  # indexes tune themselves on the first
 
         with report.stage("calibrate"):
             self.alpha_ = 1.0
@@ -178,6 +179,8 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
         As in the paper, "rmse", "nll" and "crps" are for y scaled to mean 0 and variance 1 by the training rows;
         units="y" gives them in the units of y.
         """
+        if units not in ("whitened", "y"):
+            raise InvalidInputError(f"units = {units!r} is unknown. Choose 'whitened' (the paper's) or 'y'.")
         prediction = self.predict_distribution(X)
         y = np.asarray(y, dtype=float)
         if units == "whitened":
@@ -191,6 +194,9 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
             "coverage_90": metrics.coverage(y, prediction, 0.9),
             "crps": metrics.crps(y, prediction),
         }
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "fit_report_" in self.__dict__
 
     # --- the steps of fit ---------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic, models, overload, register_model
 
-_FEATURES = config.CPU_FEATURES or llvm.get_host_cpu_features().flatten()  # what numba compiles for
+_FEATURES = getattr(config, "CPU_FEATURES", None) or llvm.get_host_cpu_features().flatten()  # what numba compiles for
 _BYTES = 64 if "+avx512f" in _FEATURES else 32 if "+avx2" in _FEATURES else 16
 
 LANES = {np.dtype(np.float32): _BYTES // 4, np.dtype(np.float64): _BYTES // 8}

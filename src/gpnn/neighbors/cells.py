@@ -39,10 +39,10 @@ class Rows:
     n: int
 
     @staticmethod
-    def allocate(n: int, d: int) -> NDArray[np.float32]:
+    def allocate(n: int, d: int, padding: float = 0.0) -> NDArray[np.float32]:
         """Room for n rows, row by row, in an array that `pack` can turn into strips without a copy. Fill its [:n]."""
         buffer = np.empty((_padded(n), d), np.float32)
-        buffer[n:] = 0
+        buffer[n:] = padding
         return buffer[:n]
 
     @classmethod

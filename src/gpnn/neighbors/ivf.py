@@ -110,10 +110,10 @@ def _k_means(rows, n_cells, rng, n_jobs, progress) -> NDArray[np.float32]:
 
 def _nearest_centre(rows, centres, n_jobs, progress) -> NDArray[np.int32]:
     out = np.empty(len(rows), np.int32)
-    store_of_centres = Rows.allocate(*centres.shape)
-    store_of_centres[:] = centres
-    store_of_centres.base[len(centres) :] = _NOWHERE
-    strips = Rows.pack(store_of_centres).strips[: -(-len(centres) // STRIP)].reshape(-1)
+    n_cells, d = centres.shape
+    packed = Rows.allocate(n_cells, d, padding=_NOWHERE)
+    packed[:] = centres
+    strips = Rows.pack(packed).strips[: -(-n_cells // STRIP)].reshape(-1)
     for_each_block(lambda part: _assign(strips, rows[part], out[part]), len(rows), _BLOCK, n_jobs, progress)
     return out
 
