@@ -3,7 +3,7 @@
     python benchmarks/precision.py        # about three minutes on two cores
 
 For each kernel, "needed" is the least factor on the estimate with which every error above 1e-3 predictive standard
-deviations would have been seen; `gpnn.solvers.cpu._ROUNDING` is set two to three times higher.
+deviations would have been seen; `gpnn.solvers.cpu._ROUNDING` is set two to four times higher.
 """
 
 from itertools import product
