@@ -21,8 +21,9 @@ bench: .venv/installed-bench
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/scaling.py
 
-clean:
+clean: # compiled code too
 	rm -rf .venv
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

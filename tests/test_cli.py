@@ -15,7 +15,7 @@ def test_demo_prints_measured_values_beside_limits(capsys):
     assert 0.29 < rmse < 0.9  # between the noise and no skill at all
 
 
-@pytest.mark.parametrize("rows", ["three", "0", "10.5"])
+@pytest.mark.parametrize("rows", ["three", "0", "10.5", "inf"])
 def test_bad_arguments_are_explained(rows, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["demo", "--rows", rows])

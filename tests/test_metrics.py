@@ -51,5 +51,7 @@ def test_shapes_must_agree(case):
     y, p = case
     with pytest.raises(InvalidInputError, match="shape"):
         metrics.nll(y[:10], p)
+    with pytest.raises(InvalidInputError, match="1 of them NaN"):
+        metrics.coverage(np.append(y[1:], np.nan), p)
     with pytest.raises(InvalidInputError, match="level"):
         metrics.coverage(y, p, 90)

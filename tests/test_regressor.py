@@ -245,6 +245,8 @@ def test_text_columns_are_named(wavy, frame):
     X, y = wavy
     table = frame({"height": X[:50, 0], "town": ["x"] * 50, "street": ["y"] * 50})
     assert "2 columns hold text or dates, not numbers: town, street" in bad(table, y[:50])
+    objects = pd.DataFrame({"height": X[:50, 0], "town": pd.Series(["x"] * 50, dtype=object)})
+    assert "1 columns hold text or dates, not numbers: town" in bad(objects, y[:50])
 
 
 @pytest.mark.parametrize(
@@ -256,6 +258,10 @@ def test_text_columns_are_named(wavy, frame):
         ({"block_size": 1}, "block_size"),
         ({"batch_size": 0}, "batch_size"),
         ({"n_jobs": 0}, "n_jobs"),
+        ({"n_jobs": "2"}, "n_jobs"),
+        ({"params": (1, 1, 0.1)}, "params"),
+        ({"params": Hyperparameters(np.ones(2), 1.0, 0.1)}, "2 lengthscales"),
+        ({"params": Hyperparameters(1.0, 1.0, 0.1), "calibration_size": 0, "kernel": "gauss"}, "kernel"),
         ({"kernel": "gauss"}, "kernel"),
         ({"whitening": "pca"}, "whitening"),
         ({"optimizer": "sgd"}, "optimizer"),
@@ -271,6 +277,7 @@ def test_targets(wavy):
     X, y = (part[:200] for part in wavy)
     assert "constant" in bad(X, np.full(200, 3.0))
     assert "overflow" in bad(X, y * 1e200)
+    assert "underflow" in bad(X, y * 1e-200)
     with pytest.raises(ValueError, match="1d array"):
         GPnnRegressor(**QUICK).fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="inconsistent"):

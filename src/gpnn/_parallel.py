@@ -6,7 +6,8 @@ the numbers are the same whatever the number of threads. BLAS is held at one thr
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from contextlib import contextmanager
+from threading import Event, Lock
 
 import joblib
 from threadpoolctl import threadpool_limits
@@ -38,24 +39,28 @@ def for_each_block(
     `progress` names a bar on stderr, shown in terminals and notebooks; None shows none. If a block fails, or on
     Ctrl-C, no further block is begun and the error is raised here.
     """
-    todo, lock, stopping = blocks(n, size), Lock(), False
+    todo, lock, failed = blocks(n, size), Lock(), Event()
     # disable=None: tqdm stays silent where stderr is not a terminal
     bar = tqdm(
         total=n, desc=progress, disable=True if progress is None else None, unit=" rows", unit_scale=True, leave=False
     )
 
     def worker():
-        while not stopping:
-            with lock:
-                block = next(todo, None)
-            if block is None:
-                return
-            work(block)
-            with lock:
-                bar.update(block.stop - block.start)
+        try:
+            while not failed.is_set():
+                with lock:
+                    block = next(todo, None)
+                if block is None:
+                    return
+                work(block)
+                with lock:
+                    bar.update(block.stop - block.start)
+        except BaseException:
+            failed.set()
+            raise
 
     threads = min(n_threads(n_jobs), -(-n // size))
-    with bar, threadpool_limits(limits=1, user_api="blas"):
+    with bar, _one_blas_thread():
         if threads <= 1:
             worker()
             return
@@ -64,5 +69,24 @@ def for_each_block(
             try:
                 for future in running:
                     future.result()
-            finally:
-                stopping = True
+            except BaseException:  # Ctrl-C arrives here, not in the workers
+                failed.set()
+                raise
+
+
+_blas_lock = Lock()
+_blas_users: list[threadpool_limits] = []  # one entry per loop under way; the first holds the limit
+
+
+@contextmanager
+def _one_blas_thread():
+    """BLAS at one thread until the last of the loops under way (in any thread) is done, then as it was."""
+    with _blas_lock:
+        _blas_users.append(_blas_users[0] if _blas_users else threadpool_limits(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            limit = _blas_users.pop()
+            if not _blas_users:
+                limit.restore_original_limits()

@@ -10,7 +10,7 @@ from gpnn.errors import InvalidInputError
 Array = NDArray[np.floating]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hyperparameters:
     """θ̂ = (l, σ_f², σ_ξ²), in whitened units (inputs and targets scaled as `Whitener` does)."""
 
@@ -28,6 +28,13 @@ class Hyperparameters:
                     f"Hyperparameters: {name} = {value} must be finite and {lowest}. "
                     "They are in whitened units, where inputs and targets have a variance of about one."
                 )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hyperparameters) and all(
+            np.array_equal(mine, theirs) for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def scaled(self, alpha: float) -> "Hyperparameters":
         """Both variances times `alpha` (Alg. 2's output): the same means, variances times `alpha`."""

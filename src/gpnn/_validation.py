@@ -5,8 +5,14 @@ import numbers
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from gpnn._parallel import blocks
+from gpnn._parallel import blocks, n_threads
+from gpnn._types import Hyperparameters
 from gpnn.errors import InvalidInputError
+from gpnn.estimation import OPTIMIZERS
+from gpnn.kernels import get_kernel
+from gpnn.neighbors import make_index
+from gpnn.solvers import make_solver
+from gpnn.whitening import WHITENINGS
 
 _BLOCK = 65_536
 
@@ -16,6 +22,20 @@ def check_settings(model) -> None:
         _check_integer(name, getattr(model, name), lowest)
     if model.batch_size is not None:
         _check_integer("batch_size", model.batch_size, 1)
+    if model.n_jobs is not None:
+        _check_integer("n_jobs", model.n_jobs, -1000)
+    n_threads(model.n_jobs)
+    get_kernel(model.kernel)
+    make_solver(model.solver)
+    make_index(model.index, n=1, d=1, n_neighbors=1)
+    for name, known in (("optimizer", OPTIMIZERS), ("whitening", WHITENINGS)):
+        if getattr(model, name) not in known:
+            raise InvalidInputError(f"{name} = {getattr(model, name)!r} is unknown. Choose one of: {', '.join(known)}.")
+    if not (model.params is None or isinstance(model.params, Hyperparameters)):
+        raise InvalidInputError(
+            f"params = {model.params!r} must be None, or "
+            "gpnn.Hyperparameters(lengthscale=…, kernel_variance=…, noise_variance=…)."
+        )
 
 
 def _check_integer(name: str, value, lowest: int) -> None:
@@ -31,6 +51,11 @@ def check_training_data(model, X, y):
         model, X, y, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2, y_numeric=True
     )
     _check_finite(model, X)
+    if model.params is not None and np.size(model.params.lengthscale) not in (1, X.shape[1]):
+        raise InvalidInputError(
+            f"params has {np.size(model.params.lengthscale)} lengthscales, but X has {X.shape[1]} columns. "
+            "Give one lengthscale, or one per column."
+        )
     y = np.asarray(y, dtype=np.float64)
     if y.min() == y.max():
         raise InvalidInputError(
@@ -42,6 +67,10 @@ def check_training_data(model, X, y):
     if not np.isfinite(variance):
         raise InvalidInputError(
             f"y is too large: its variance overflows (values up to {np.abs(y).max():.0e}). Rescale."
+        )
+    if variance < np.finfo(float).tiny:
+        raise InvalidInputError(
+            f"y is too small: its variance underflows (values up to {np.abs(y).max():.0e}). Rescale."
         )
     return X, y
 
@@ -61,7 +90,7 @@ def _check_columns_are_numbers(X) -> None:
     names = getattr(X, "columns", None)
     if names is None:
         return
-    text = [str(name) for name, kind in zip(names, X.dtypes, strict=True) if _is_text(kind)]
+    text = [str(name) for name, kind in zip(names, X.dtypes, strict=True) if _is_text(kind, X[name])]
     if text:
         raise InvalidInputError(
             f"{len(text)} columns hold text or dates, not numbers: {_listed(text)}. Encode them first, for example "
@@ -69,9 +98,11 @@ def _check_columns_are_numbers(X) -> None:
         )
 
 
-def _is_text(kind) -> bool:
-    """For pandas and polars types, by name, so that neither has to be installed."""
+def _is_text(kind, column) -> bool:
+    """For pandas and polars types, by name, so that neither has to be installed; of objects the first value decides."""
     name = str(kind).lower()
+    if name == "object":
+        return len(column) > 0 and isinstance(next(iter(column)), str)
     return name in ("str", "category", "categorical", "date") or name.startswith(("string", "datetime", "enum", "utf8"))
 
 

@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     demo = commands.add_parser("demo", help="fit and predict the noisy Oakley–O'Hagan function, beside theory's limits")
     demo.add_argument("--rows", type=_whole_number, default=1_000_000, help="training rows (default: one million)")
     demo.add_argument("--kernel", choices=list(KERNELS), default="exponential")
-    demo.add_argument("--seed", type=int, default=0)
+    demo.add_argument("--seed", type=_seed, default=0, help="a whole number from 0 to 2³² − 1")
     demo.set_defaults(run=_demo)
     args = parser.parse_args(argv)
     try:
@@ -44,9 +44,16 @@ def main(argv: list[str] | None = None) -> int:
 def _whole_number(text: str) -> int:
     """An integer, also as 1e6 or 1_000_000."""
     value = float(text)
-    if value != int(value) or value < 10:
+    if not value.is_integer() or value < 10:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of rows, at least 10")
     return int(value)
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**32:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 2³² − 1")
+    return value
 
 
 def _compile(kernel: str, X, y) -> None:

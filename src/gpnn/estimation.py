@@ -66,9 +66,9 @@ def estimate(
 ) -> Estimate:
     """θ̂ for blocks X (w, s, d), y (w, s), with one lengthscale for all columns."""
     likelihood = BlockLikelihood(X_blocks, y_blocks, kernel, n_jobs)
-    if optimizer not in _OPTIMIZERS:
+    if optimizer not in OPTIMIZERS:
         raise InvalidInputError(f"optimizer = {optimizer!r} is unknown. Choose 'lbfgs' or 'adam'.")
-    theta, loss, converged = _OPTIMIZERS[optimizer](likelihood, np.full(3, _START))
+    theta, loss, converged = OPTIMIZERS[optimizer](likelihood, np.full(3, _START))
     params = Hyperparameters(float(theta[0]), float(theta[1]), float(theta[2]))
     return Estimate(params, loss, likelihood.n_evaluations, converged)
 
@@ -107,4 +107,4 @@ def _adam(objective: Objective, start: Array) -> tuple[Array, float, bool]:
     return theta, objective(theta)[0], True
 
 
-_OPTIMIZERS = {"lbfgs": _lbfgs, "adam": _adam}
+OPTIMIZERS = {"lbfgs": _lbfgs, "adam": _adam}

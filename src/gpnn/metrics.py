@@ -60,4 +60,9 @@ def _observed(y: Array, prediction: Prediction) -> Array:
             f"y has shape {y.shape} but the prediction has shape {np.shape(prediction.mean)}. "
             "Score the rows that were predicted, in the same order."
         )
+    if y.size == 0 or not np.isfinite(y).all():
+        raise InvalidInputError(
+            f"y has {y.size} values, {int((~np.isfinite(y)).sum())} of them NaN or inf. "
+            "A score needs at least one row, and only rows whose outcome is known."
+        )
     return y

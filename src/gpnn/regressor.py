@@ -208,10 +208,10 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
         self.n_neighbors_ = min(self.n_neighbors, n - c)
         shrunk = {
             "calibration_size": (self.calibration_size, c),
-            "block_size": (self.block_size, s),
-            "n_blocks": (self.n_blocks, w),
             "n_neighbors": (self.n_neighbors, self.n_neighbors_),
         }
+        if self.params is None:
+            shrunk |= {"block_size": (self.block_size, s), "n_blocks": (self.n_blocks, w)}
         changes = [f"{name} {asked} → {used}" for name, (asked, used) in shrunk.items() if used < asked]
         if changes:
             warnings.warn(
@@ -246,6 +246,7 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
             X_blocks, self.whitener_.transform_y(y[subset]), get_kernel(self.kernel), self.optimizer, self.n_jobs
         )
         report["likelihood_evaluations"] = found.n_evaluations
+        report["converged"] = found.converged
         return found.params
 
     def _measure_recall(self, queries) -> float:

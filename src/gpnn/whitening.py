@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpnn._compiled import jit
 from gpnn._parallel import blocks, for_each_block
 from gpnn._types import Array, Prediction
 from gpnn.errors import GPnnWarning, InvalidInputError
+
+WHITENINGS = ("full", "diagonal", "none")
 
 _BLOCK = 65_536
 _RIDGE = 1e-5  # added to the eigenvalues, as in the authors' code
@@ -37,8 +40,8 @@ class Whitener:
         y_mean, y_std = float(np.mean(y)), float(np.std(y))
         if mode == "none":
             return cls(np.zeros(d), np.ones(d), y_mean, y_std)
-        if mode not in ("full", "diagonal"):
-            raise InvalidInputError(f"whitening = {mode!r} is unknown. Choose 'full', 'diagonal' or 'none'.")
+        if mode not in WHITENINGS:
+            raise InvalidInputError(f"whitening = {mode!r} is unknown. Choose one of: {', '.join(WHITENINGS)}.")
         with np.errstate(over="ignore", invalid="ignore"):
             mean, covariance = _moments(X, n_jobs, diagonal=mode == "diagonal")
         variance = covariance if mode == "diagonal" else np.diag(covariance)
@@ -50,25 +53,28 @@ class Whitener:
             )
         # Columns are standardised first, so that nothing below depends on their units.
         spread = np.sqrt(variance)
-        constant = spread <= 1e-12 * np.abs(mean)
+        constant = spread <= 1e-14 * np.abs(mean)
         scale = np.where(constant, 0.0, 1 / np.where(constant, 1.0, spread))
-        _warn("constant", [name for name, is_constant in zip(names, constant, strict=True) if is_constant])
+        _warn([name for name, is_constant in zip(names, constant, strict=True) if is_constant],
+              "constant and add nothing; drop them to be rid of this warning")  # fmt: skip
         if mode == "diagonal":
             return cls(mean, scale / np.sqrt(d), y_mean, y_std)
         correlation = covariance * scale * scale[:, None]
         eigenvalues, vectors = np.linalg.eigh(correlation)
-        _warn("linear combinations of others", _dependent(eigenvalues, vectors, names, constant))
+        _warn(_dependent(eigenvalues, vectors, names, constant),
+              "linearly dependent on each other; of each relation, one column can be dropped without loss")  # fmt: skip
         x_map = scale[:, None] * vectors / np.sqrt(np.maximum(eigenvalues, 0) + _RIDGE) / np.sqrt(d)
         return cls(mean, x_map, y_mean, y_std)
 
     def transform(self, X: Array, out: Array | None = None) -> Array:
         """Whitened rows in float32, written to `out` if given."""
-        centred = np.asarray(X, dtype=np.float64) - self.x_mean
-        rows = centred * self.x_map if self.x_map.ndim == 1 else centred @ self.x_map
-        np.clip(rows, -_FARTHEST, _FARTHEST, out=rows)
+        X = np.ascontiguousarray(X, dtype=np.float64)
         if out is None:
-            return rows.astype(np.float32)
-        out[...] = rows
+            out = np.empty(X.shape, np.float32)
+        if self.x_map.ndim == 1:
+            out[...] = np.clip((X - self.x_mean) * self.x_map, -_FARTHEST, _FARTHEST)
+        else:
+            _map_rows(X, self.x_mean, self.x_map, out)
         return out
 
     def transform_y(self, y: Array) -> Array:
@@ -79,10 +85,27 @@ class Whitener:
         return Prediction(self.y_mean + self.y_std * prediction.mean, self.y_std**2 * prediction.variance)
 
 
+@jit
+def _map_rows(X, mean, x_map, out):
+    """(x − mean) times x_map, row by row: a matrix product would round a row differently in different company."""
+    n, d = X.shape
+    total = np.empty(d)
+    for i in range(n):
+        for j in range(d):
+            total[j] = 0.0
+        for k in range(d):
+            centred = X[i, k] - mean[k]
+            for j in range(d):
+                total[j] += centred * x_map[k, j]
+        for j in range(d):
+            out[i, j] = min(max(total[j], -_FARTHEST), _FARTHEST)
+
+
 def _moments(X, n_jobs, diagonal: bool):
     """Mean and covariance (only its diagonal if asked) in two passes of float64 blocks, summed in a fixed order."""
     n = len(X)
-    mean = sum(np.sum(X[block], axis=0, dtype=np.float64) for block in blocks(n, _BLOCK)) / n
+    origin = X[0].astype(np.float64)  # so that a constant column sums to exactly zero
+    mean = origin + sum(np.sum(X[block] - origin, axis=0) for block in blocks(n, _BLOCK)) / n
     parts = [np.zeros(0)] * -(-n // _BLOCK)
 
     def add(block):
@@ -100,12 +123,7 @@ def _dependent(eigenvalues, vectors, names, constant) -> list[str]:
     return [name for name, yes in zip(names, involved, strict=True) if yes]
 
 
-def _warn(what: str, names: list[str]) -> None:
+def _warn(names: list[str], problem: str) -> None:
     if names:
         listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-        warnings.warn(
-            f"{len(names)} input columns are {what}: {listed}. They add nothing to the prediction; "
-            "drop them to be rid of this warning.",
-            GPnnWarning,
-            stacklevel=4,
-        )
+        warnings.warn(f"{len(names)} input columns are {problem}: {listed}.", GPnnWarning, stacklevel=4)

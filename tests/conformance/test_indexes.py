@@ -44,6 +44,25 @@ def test_exact_answers(name, n, d, m, rng):
     assert all(len(set(row)) == m for row in found.indices)
 
 
+@pytest.mark.parametrize("m", [32, 160, 400, 720])
+def test_rows_in_a_regular_pattern(m):
+    """Near rows at regular intervals, which a sample at regular intervals sees all or none of."""
+    query = np.zeros((1, 2), np.float32)
+    for period in (*range(2, 30), 64):
+        for near in (0.1, 10.0):
+            X = np.full((4000, 2), 1.0, np.float32) + np.linspace(0, 0.01, 4000, dtype=np.float32)[:, None]
+            X[::period] *= near
+            found = build(Flat(), X, m).query(query, m)
+            np.testing.assert_allclose(found.distances, brute_force(X, query, m), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_more_neighbours_than_rows(name, rng):
+    index = build(EXACT[name], rng.normal(size=(50, 2)).astype(np.float32), 50)
+    with pytest.raises(InvalidInputError, match="fewer than 51 rows"):
+        index.query(np.zeros((1, 2), np.float32), 51)
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_order_is_a_permutation_and_threads_do_not_change_it(name, rng):
     X, queries = make(rng, 4000, 4)

@@ -49,6 +49,16 @@ def test_regimes(solver, kernel, regime, rng):
 
 
 @pytest.mark.parametrize("solver", ["cpu"])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("params", [Hyperparameters(2.0, 30.0, 1e-6), Hyperparameters(5.0, 1e3, 1e-6)])
+@pytest.mark.parametrize("value", [0.0, 1e-3])
+def test_variances_hold_when_the_targets_say_nothing(solver, kernel, params, value, rng):
+    X_star, N, y = neighbourhoods(rng, 200)
+    args = (X_star, N, value * y, KERNELS[kernel], params)
+    assert_same(make_solver(solver)(*args), reference.solve(*args))
+
+
+@pytest.mark.parametrize("solver", ["cpu"])
 @pytest.mark.parametrize("m", [1, 2, 7, 16, 17, 33, 100, 401])
 def test_any_number_of_neighbours(solver, m, rng):
     args = (*neighbourhoods(rng, m), KERNELS["exponential"], REGIMES["typical"])
@@ -85,10 +95,11 @@ def test_repeated_rows_without_noise_get_a_bounded_recorded_jitter(solver, rng):
 
 
 @pytest.mark.parametrize("solver", ["cpu"])
-def test_far_away_the_prior_returns(solver, rng):
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_far_away_the_prior_returns(solver, kernel, rng):
     X_star, N, y = neighbourhoods(rng, 50)
-    params = REGIMES["typical"]
-    solution = make_solver(solver)(X_star + np.float32(1e15), N, y, KERNELS["exponential"], params)
+    params = Hyperparameters(1e-3, 2.0, 0.01)
+    solution = make_solver(solver)(X_star + np.float32(1e15), N, y, KERNELS[kernel], params)
     np.testing.assert_allclose(solution.mean, 0, atol=1e-6)
     np.testing.assert_allclose(solution.variance, params.kernel_variance + params.noise_variance, rtol=1e-5)
 

@@ -1,4 +1,4 @@
-"""With all rows as neighbours, GPnn is the exact Gaussian process: scikit-learn's, and GPyTorch's where it is there."""
+"""With all rows as neighbours, GPnn is the exact Gaussian process: scikit-learn's (GPyTorch's in benchmarks)."""
 
 import numpy as np
 import pytest

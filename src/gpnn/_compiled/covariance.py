@@ -24,6 +24,12 @@ _matern52_series = make_polynomial(
 
 
 @jit
+def _at_most_80(rho):
+    """Beyond, the correlation is 0 for all purposes, but a polynomial in ρ would still grow."""
+    return where_less(rho, like(rho, 80.0), rho, like(rho, 80.0))
+
+
+@jit
 def rbf(r2):
     g, c = one_minus_exp(r2 * like(r2, 0.5))
     return g, like(r2, -0.5) * c
@@ -39,7 +45,7 @@ def exponential(r2):
 @jit
 def matern32(r2):
     rho2 = r2 * like(r2, 3.0)
-    rho = sqrt(rho2)
+    rho = _at_most_80(sqrt(rho2))
     _, decay = one_minus_exp(rho)
     far = like(r2, 1.0) - (like(r2, 1.0) + rho) * decay
     return where_less(rho, like(r2, 1.0), rho2 * _matern32_series(rho), far), like(r2, -1.5) * decay
@@ -48,10 +54,10 @@ def matern32(r2):
 @jit
 def matern52(r2):
     rho2 = r2 * like(r2, 5.0)
-    rho = sqrt(rho2)
+    rho = _at_most_80(sqrt(rho2))
     _, decay = one_minus_exp(rho)
     linear = like(r2, 1.0) + rho
-    far = like(r2, 1.0) - (linear + rho2 * like(r2, 1 / 3)) * decay
+    far = like(r2, 1.0) - (linear + rho * rho * like(r2, 1 / 3)) * decay
     return where_less(rho, like(r2, 1.0), rho2 * _matern52_series(rho), far), like(r2, -5 / 6) * linear * decay
 
 

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from gpnn._compiled import inline, jit
 from gpnn._compiled.vectors import fma, like, load16, mask_below, store, trailing_zeros
 from gpnn._types import Array, Neighbors
+from gpnn.errors import InvalidInputError
 
 STRIP = 16
 _GROUP = 4 * STRIP  # rows that `scan` compares at a time
+_NONE = np.uint64(2**64 - 1)  # the key of no row
 
 
 def row_numbers(n: int) -> NDArray[np.integer]:
@@ -29,6 +31,18 @@ def row_numbers(n: int) -> NDArray[np.integer]:
 def _padded(n: int) -> int:
     """Whole strips, and three more: `scan` reads that far past the last row."""
     return -(-n // STRIP) * STRIP + _GROUP - STRIP
+
+
+def _is_allocated(rows: NDArray) -> bool:
+    """Whether `rows` is what `Rows.allocate` gave: the beginning of a padded buffer."""
+    buffer = rows.base
+    return (
+        isinstance(buffer, np.ndarray)
+        and buffer.shape == (_padded(len(rows)), rows.shape[1])
+        and buffer.dtype == np.float32
+        and buffer.flags.c_contiguous
+        and buffer.ctypes.data == rows.ctypes.data
+    )
 
 
 @dataclass(frozen=True)
@@ -48,12 +62,12 @@ class Rows:
     @classmethod
     def pack(cls, rows: NDArray[np.float32]) -> Rows:
         """Takes over what `allocate` gave (other arrays are copied first)."""
-        if rows.base is None or len(rows.base) != _padded(len(rows)):
+        if not _is_allocated(rows):
             fresh = cls.allocate(*rows.shape)
             fresh[:] = rows
             rows = fresh
         buffer = rows.base
-        assert buffer is not None
+        assert isinstance(buffer, np.ndarray)
         _to_strips(buffer.reshape(-1), rows.shape[1])
         return cls(buffer.reshape(-1, rows.shape[1], STRIP), len(rows))
 
@@ -95,6 +109,8 @@ def new_keys(n_queries: int, n_neighbors: int) -> NDArray[np.uint64]:
 def sorted_neighbors(keys: NDArray[np.uint64], n_neighbors: int) -> Neighbors:
     keys.partition(n_neighbors - 1, axis=1)
     nearest = np.sort(keys[:, :n_neighbors], axis=1)
+    if nearest.size and nearest[:, -1].max() == _NONE:
+        raise InvalidInputError(f"The index holds, or looked at, fewer than {n_neighbors} rows. Ask for fewer.")
     squared = (nearest >> np.uint64(32)).astype(np.uint32).view(np.float32)
     return Neighbors((nearest & np.uint64(0xFFFFFFFF)).astype(np.int64), np.sqrt(squared))
 
@@ -175,27 +191,35 @@ def scan(strips, d, start, stop, query, keys, count, n_neighbors, bound, scratch
 
 @jit
 def _shrink(keys, count, n_neighbors):
-    """Keep a few more than the n_neighbors smallest keys; returns how many, and a key that none of them exceeds."""
+    """Keep a few more than the n_neighbors smallest keys; returns how many, and a key that none of them exceeds.
+
+    The border is guessed from a sample; where that fails (rows in a regular pattern), the keys are sorted instead.
+    """
     step = max(1, count // 64)
     sample = np.empty((count + step - 1) // step, np.uint64)
     for i in range(len(sample)):
         sample[i] = keys[i * step]
     sort(sample)
     rank = len(sample) * n_neighbors // count + 3
-    while True:
-        largest = sample[rank] if rank < len(sample) else ~uint64(0)
+    for _ in range(4):
+        if rank >= len(sample):
+            break
+        largest = sample[rank]
         kept = 0
         for i in range(count):
             kept += keys[i] <= largest
         if n_neighbors <= kept < len(keys) - _GROUP:
+            kept = 0
+            for i in range(count):  # no branch to mispredict: every key is written, few are kept
+                key = keys[i]
+                keys[kept] = key
+                kept += key <= largest
+            return kept, largest
+        if kept >= n_neighbors:  # far too many: the sample misleads
             break
-        rank += 4 if kept < n_neighbors else -1
-    kept = 0
-    for i in range(count):  # no branch to mispredict: every key is written, few are kept
-        key = keys[i]
-        keys[kept] = key
-        kept += key <= largest
-    return kept, largest
+        rank += 4
+    sort(keys[:count])
+    return n_neighbors, keys[n_neighbors - 1]
 
 
 @jit

@@ -25,7 +25,8 @@ from gpnn.kernels import Kernel
 from gpnn.solvers import JITTERS, LOWEST_PIVOT, LocalSolution
 
 _TOLERANCE = 7e-4
-"""In predictive standard deviations: a mean whose rounding error could be larger is computed again in float64."""
+"""Of means in predictive standard deviations, of variances in themselves: a query whose rounding errors could be larger
+is solved again in float64."""
 
 _ROUNDING = {"exponential": 20, "rbf": 30, "matern32": 60, "matern52": 80}
 """What a float32 error estimate is multiplied by before it is held against the tolerance: two to four times the least
@@ -37,9 +38,10 @@ _EPSILON = 6e-8  # float32's unit roundoff
 
 @inline
 def _amplification(A, g, ratio, m, n_strips, lanes, stride):
-    """√(Σ A_ii v_i² · Σ A_ii w_i²) for v = A⁻¹h and w = A⁻¹(y − center·h), from what `factor` left.
+    """Σ A_ii v_i² and Σ A_ii w_i² for v = A⁻¹h and w = A⁻¹(y − center·h), from what `factor` left.
 
-    The factor is exact for a matrix A + E with |E_ij| of the order of ε√(A_ii A_jj), which moves hᵀA⁻¹y by vᵀEw.
+    The factor is exact for a matrix A + E with |E_ij| of the order of ε√(A_ii A_jj), which moves hᵀA⁻¹y by vᵀEw and
+    hᵀA⁻¹h by vᵀEv.
     """
     right = n_strips * stride
     zero = like(load(A, 0), 0.0)
@@ -65,12 +67,12 @@ def _amplification(A, g, ratio, m, n_strips, lanes, stride):
         diagonal = g[i] * (2 - g[i]) + ratio
         weights += diagonal * v[i] * v[i]
         residuals += diagonal * w[i] * w[i]
-    return np.sqrt(weights * residuals)
+    return weights, residuals
 
 
 @inline
 def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes):
-    """(mean, 1/precision, rounding error of the mean) of one query; NaN if A is not positive definite.
+    """(mean, 1/precision, rounding errors of the two) of one query; NaN if A is not positive definite.
 
     A, z and g are scratch: the matrix, the scaled differences N − x and g(|z|²), all in strips.
     """
@@ -125,7 +127,7 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes):
                 A[s * stride + i * lanes + lane] = 1
 
     if not factor(A, n_strips, lanes, stride, LOWEST_PIVOT, False):
-        return np.nan, np.nan, np.nan
+        return np.nan, np.nan, np.nan, np.nan
     precision = 1.0
     product = 0.0
     for i in range(m):
@@ -135,23 +137,25 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes):
         product += a * b
     # eq. 6; hᵀA⁻¹(center·h) = center·(precision − 1)
     mean = (product + center * (precision - 1)) / precision
-    error = 0.0
+    mean_error = 0.0
+    variance_error = 0.0
     if A.itemsize == 4:
         spread = 0.0
         for i in range(m):
             spread = max(spread, abs(y[i] - center))
-        error = _EPSILON * (_amplification(A, g, ratio, m, n_strips, lanes, stride) / precision
-                            + 2 * (abs(center) + spread))  # fmt: skip
-    return mean, 1 / precision, error
+        weights, residuals = _amplification(A, g, ratio, m, n_strips, lanes, stride)
+        mean_error = _EPSILON * (np.sqrt(weights * residuals) / precision + 2 * (abs(center) + spread))
+        variance_error = _EPSILON * weights / (precision * precision)
+    return mean, 1 / precision, mean_error, variance_error
 
 
 @jit
 def _solve_block(
-    kernel_tag, X_star, neighbors, y, inverse_lengthscale, ratio, mask, A, z, g, lanes, mean, shrinkage, error
+    kernel_tag, X_star, neighbors, y, inverse_lengthscale, ratio, mask, A, z, g, lanes, mean, shrinkage, errors
 ):
     for q in range(len(X_star)):
         if mask[q]:
-            mean[q], shrinkage[q], error[q] = _solve_one(
+            mean[q], shrinkage[q], errors[0, q], errors[1, q] = _solve_one(
                 kernel_tag, X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio, A, z, g, lanes
             )
 
@@ -161,25 +165,30 @@ def solve(
 ) -> LocalSolution:
     tag = KERNEL_TAGS[kernel.name]
     queries, m, d = neighbors.shape
-    mean, shrinkage, error, jitter = np.zeros((4, queries))
+    mean, shrinkage, jitter = np.zeros((3, queries))
+    errors = np.zeros((2, queries))
     ratio = params.noise_variance / params.kernel_variance
 
     def attempt(dtype, mask, extra=0.0):
         _solve_block(
             tag, *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), y_neighbors,
             _inverse(params.lengthscale, d, dtype), dtype(ratio + extra), mask, *_scratch(m, d, dtype),
-            mean, shrinkage, error,
+            mean, shrinkage, errors,
         )  # fmt: skip
 
     attempt(np.float32, np.ones(queries, dtype=bool))
-    allowed = _TOLERANCE * np.sqrt(params.kernel_variance * shrinkage + params.noise_variance)
-    shrinkage[~(_ROUNDING[kernel.name] * error <= allowed)] = np.nan  # a NaN error fails too
+    variance = params.kernel_variance * shrinkage + params.noise_variance
+    margin = _TOLERANCE / _ROUNDING[kernel.name]
+    accurate = (errors[0] <= margin * np.sqrt(variance)) & (params.kernel_variance * errors[1] <= margin * variance)
+    shrinkage[~accurate] = np.nan  # comparisons with NaN are False
     for extra in JITTERS:
         failed = np.isnan(shrinkage)
         if not failed.any():
             break
         jitter[failed] = extra
         attempt(np.float64, failed, extra)
+    if np.isnan(shrinkage).any():
+        raise np.linalg.LinAlgError("a local covariance matrix is not positive definite, even with jitter")
     return LocalSolution(mean, params.kernel_variance * shrinkage + params.noise_variance, jitter)
 
 

@@ -1,0 +1,67 @@
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from gpnn._parallel import blocks, for_each_block, n_threads
+from gpnn.errors import InvalidInputError
+
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 5])
+def test_every_block_once(n_jobs):
+    counts = np.zeros(103, int)
+
+    def work(part):
+        counts[part] += 1
+
+    for_each_block(work, 103, 10, n_jobs)
+    assert (counts == 1).all()
+    assert [(b.start, b.stop) for b in blocks(25, 10)] == [(0, 10), (10, 20), (20, 25)]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_a_failure_ends_the_loop(n_jobs):
+    begun = []
+
+    def work(part):
+        begun.append(part.start)
+        if part.start == 1:
+            raise RuntimeError("block 1")
+        threading.Event().wait(0.005)
+
+    with pytest.raises(RuntimeError, match="block 1"):
+        for_each_block(work, 1000, 1, n_jobs)
+    assert len(begun) < 20
+
+
+def test_blas_threads_come_back_however_loops_overlap():
+    before = blas_threads()
+    second_began, first_ended = threading.Event(), threading.Event()
+
+    def first(part):
+        assert second_began.wait(10)
+
+    def second(part):
+        second_began.set()
+        assert first_ended.wait(10)
+
+    thread = threading.Thread(target=for_each_block, args=(second, 1, 1, 1))
+    outer = threading.Thread(target=for_each_block, args=(first, 1, 1, 1))
+    outer.start()
+    thread.start()
+    outer.join()
+    first_ended.set()
+    thread.join()
+    assert blas_threads() == before
+
+
+def test_n_jobs():
+    assert n_threads(None) == n_threads(-1) >= 1
+    assert n_threads(3) == 3
+    with pytest.raises(InvalidInputError, match="n_jobs"):
+        n_threads(0)
