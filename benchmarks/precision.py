@@ -2,8 +2,8 @@
 
     python benchmarks/precision.py        # about three minutes on two cores
 
-For each kernel, "needed" is the least factor on the estimate with which every error above 1e-3 predictive standard
-deviations would have been seen; `gpnn.solvers.cpu._ROUNDING` is set two to four times higher.
+For each kernel, "needed" is the least factor on the estimates with which every error above 1e-3 (of means in predictive
+standard deviations, of variances relative) would have been seen; `gpnn.solvers.cpu._ROUNDING` is at least twice that.
 """
 
 from itertools import product
@@ -82,14 +82,15 @@ def main():
     table = pd.concat(found).dropna()
     results = []
     for kernel, rows in table.groupby("kernel"):
-        factor = cpu._ROUNDING[kernel]
-        accepted = rows[factor * np.maximum(rows.estimate, rows.variance_estimate) <= cpu._TOLERANCE]
+        for_mean, for_variance = cpu._ROUNDING[kernel]
+        estimate = np.maximum(for_mean * rows.estimate, for_variance * rows.variance_estimate)
+        accepted = rows[estimate <= cpu._TOLERANCE]
         results.append(
             {
                 "kernel": kernel,
                 "needed_for_means": cpu._TOLERANCE / rows.estimate[rows.error >= 1e-3].min(),
                 "needed_for_variances": cpu._TOLERANCE / rows.variance_estimate[rows.variance_error >= 1e-3].min(),
-                "used": factor,
+                "used": [for_mean, for_variance],
                 "share_in_float32": len(accepted) / len(rows),
                 "largest_error_accepted": accepted.error.max(),
                 "largest_variance_error_accepted": accepted.variance_error.max(),

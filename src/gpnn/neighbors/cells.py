@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gpnn._compiled import inline, jit
 from gpnn._compiled.vectors import fma, like, load16, mask_below, store, trailing_zeros
+from gpnn._parallel import blocks
 from gpnn._types import Array, Neighbors
 from gpnn.errors import InvalidInputError
 
@@ -68,8 +69,7 @@ class Rows:
             rows = fresh
         buffer = rows.base
         assert isinstance(buffer, np.ndarray)
-        _to_strips(buffer.reshape(-1), rows.shape[1])
-        return cls(buffer.reshape(-1, rows.shape[1], STRIP), len(rows))
+        return cls(_to_strips(buffer), len(rows))
 
     @property
     def d(self) -> int:
@@ -240,16 +240,13 @@ def _scan_all(strips, n, queries, keys, n_neighbors):
         fill_rest(keys[q], counts[q])
 
 
-@jit
-def _to_strips(flat, d):
-    """Transpose each sixteen rows in place."""
-    block = np.empty(STRIP * d, flat.dtype)
-    for base in range(0, len(flat), STRIP * d):
-        for i in range(STRIP):
-            for k in range(d):
-                block[k * STRIP + i] = flat[base + i * d + k]
-        for i in range(STRIP * d):
-            flat[base + i] = block[i]
+def _to_strips(buffer: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Transpose each sixteen rows in place, some megabytes at a time."""
+    d = buffer.shape[1]
+    by_row, by_column = buffer.reshape(-1, STRIP, d), buffer.reshape(-1, d, STRIP)
+    for block in blocks(len(by_row), max(1, 2**20 // (STRIP * d))):
+        by_column[block] = by_row[block].transpose(0, 2, 1).copy()
+    return by_column
 
 
 @jit

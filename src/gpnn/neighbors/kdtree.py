@@ -59,7 +59,7 @@ class KDTree(StoredIndex):
         random_state: int = 0,
         progress: str | None = None,
     ) -> KDTree:
-        n, d = rows.shape
+        n = len(rows)
         depth = max(0, int(np.log2(max(1, n / _LEAF))))
         order = row_numbers(n)
         shared = min(depth, int(np.ceil(np.log2(n_threads(n_jobs)))) + 2)  # then one subtree after another per thread
@@ -68,9 +68,7 @@ class KDTree(StoredIndex):
             lambda part: _split(rows, order, depth, shared, depth, part.start), 2**shared, 1, n_jobs, progress
         )
         starts = _level_starts(depth)
-        boxes = np.empty((starts[-1], 2, d, STRIP), np.float32)
-        boxes[:, 0], boxes[:, 1] = np.inf, -np.inf
-        _fill_boxes(rows, depth, starts, boxes)
+        boxes = _make_boxes(rows, depth, starts)
 
         tree = copy.copy(self)
         tree.order, tree._depth, tree._starts, tree._boxes = order, depth, starts, boxes
@@ -110,8 +108,11 @@ def _split(rows, order, depth, first_level, last_level, part):
 
 @inline
 def _widest_column(rows, start, stop):
-    low = np.full(rows.shape[1], np.inf, rows.dtype)
-    high = np.full(rows.shape[1], -np.inf, rows.dtype)
+    low = np.empty(rows.shape[1], rows.dtype)
+    high = np.empty(rows.shape[1], rows.dtype)
+    for k in range(rows.shape[1]):
+        low[k] = rows[start, k]
+        high[k] = rows[start, k]
     for i in range(start, stop, max(1, (stop - start) // 128)):  # a sample is enough
         for k in range(rows.shape[1]):
             low[k] = min(low[k], rows[i, k])
@@ -175,24 +176,19 @@ def _level_starts(depth: int) -> NDArray[np.int64]:
     return np.cumsum([0, *groups])
 
 
-@jit
-def _fill_boxes(rows, depth, starts, boxes):
-    n, d = rows.shape
-    last = len(starts) - 2
-    for leaf in range(1 << depth):
-        group = starts[last] + leaf // STRIP
-        for i in range(_border(n, depth, leaf), _border(n, depth, leaf + 1)):
-            for k in range(d):
-                boxes[group, 0, k, leaf % STRIP] = min(boxes[group, 0, k, leaf % STRIP], rows[i, k])
-                boxes[group, 1, k, leaf % STRIP] = max(boxes[group, 1, k, leaf % STRIP], rows[i, k])
-    for level in range(last - 1, -1, -1):
-        for node in range(starts[level + 2] - starts[level + 1]):  # one box above each group below
-            group = starts[level] + node // STRIP
-            for k in range(d):
-                for lane in range(STRIP):
-                    child = boxes[starts[level + 1] + node, :, k, lane]
-                    boxes[group, 0, k, node % STRIP] = min(boxes[group, 0, k, node % STRIP], child[0])
-                    boxes[group, 1, k, node % STRIP] = max(boxes[group, 1, k, node % STRIP], child[1])
+def _make_boxes(rows: NDArray[np.float32], depth: int, starts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """(groups, 2, d, 16): the lowest and highest value of each column, of each of up to sixteen siblings."""
+    boxes = np.empty((starts[-1], 2, rows.shape[1], STRIP), np.float32)
+    boxes[:, 0], boxes[:, 1] = np.inf, -np.inf  # siblings that are not there are infinitely far
+    borders = [_border(len(rows), depth, leaf) for leaf in range(1 << depth)]
+    for side, extreme in enumerate((np.minimum, np.maximum)):
+        values = extreme.reduceat(rows, borders)  # of the leaves
+        for level in range(len(starts) - 2, -1, -1):
+            groups = boxes[starts[level] : starts[level + 1], side]
+            siblings = values.reshape(len(groups), -1, rows.shape[1]).transpose(0, 2, 1)
+            groups[..., : siblings.shape[2]] = siblings
+            values = extreme.reduce(siblings, axis=2)
+    return boxes
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
