@@ -42,7 +42,7 @@ def for_each_block(
     todo, lock, failed = blocks(n, size), Lock(), Event()
     # disable=None: tqdm stays silent where stderr is not a terminal
     bar = tqdm(
-        total=n, desc=progress, disable=True if progress is None else None, unit=" rows", unit_scale=True, leave=False
+        total=n, desc=progress, disable=True if progress is None else None, unit="", unit_scale=True, leave=False
     )
 
     def worker():
