@@ -3,26 +3,19 @@
 pip install faiss-cpu && python benchmarks/against_faiss.py        # about one minute
 """
 
-from time import perf_counter
-
 import faiss
 import numpy as np
 
 from gpnn._parallel import for_each_block
 from gpnn.neighbors import IVF, Flat
 from gpnn.neighbors.cells import Rows
-from report import write_results
+from report import best, write_results
 
 N, D, M, QUERIES = 10**6, 15, 400, 500
 
 
-def best(function, repeats=3):
-    times = []
-    for _ in range(repeats):
-        start = perf_counter()
-        function()
-        times.append(perf_counter() - start)
-    return min(times) / QUERIES * 1e3
+def ms_per_query(search):
+    return best(search, 3) / QUERIES * 1e3
 
 
 def main():
@@ -32,14 +25,14 @@ def main():
     flat.add(X)
     true = flat.search(queries, M)[1]
     share = lambda found: np.mean([len(np.intersect1d(a, b)) for a, b in zip(found, true, strict=True)]) / M  # noqa: E731
-    results = [{"engine": "faiss flat", "ms_per_query": best(lambda: flat.search(queries, M)), "recall": 1.0}]
+    results = [{"engine": "faiss flat", "ms_per_query": ms_per_query(lambda: flat.search(queries, M)), "recall": 1.0}]
 
     inverted = faiss.IndexIVFFlat(faiss.IndexFlatL2(D), D, 4096)
     inverted.train(X[: 64 * 4096])
     inverted.add(X)
     for inverted.nprobe in (128, 256, 384, 512):
         found = inverted.search(queries, M)[1]
-        ms = best(lambda: inverted.search(queries, M))
+        ms = ms_per_query(lambda: inverted.search(queries, M))
         results.append(
             {"engine": f"faiss IVF, {inverted.nprobe} of 4096 cells", "ms_per_query": ms, "recall": share(found)}
         )
@@ -49,7 +42,9 @@ def main():
         rows[:] = X
         index = spec.build(rows, M, probes)
         found = index.order[index.query(queries, M).indices]
-        ms = best(lambda index=index: for_each_block(lambda part: index.query(queries[part], M), QUERIES, 64, None))
+        ms = ms_per_query(
+            lambda index=index: for_each_block(lambda part: index.query(queries[part], M), QUERIES, 64, None)
+        )
         results.append({"engine": f"gpnn {type(spec).__name__}", "ms_per_query": ms, "recall": share(found)})
     for row in results:
         print(f"{row['engine']:34s} {row['ms_per_query']:8.3f} ms a query, recall {row['recall']:.4f}")

@@ -1,4 +1,4 @@
-"""Write a benchmark's figures as JSON, with the machine and versions they were measured on."""
+"""What the benchmarks share: a stopwatch, and figures written as JSON with the machine and versions they are from."""
 
 import json
 import os
@@ -6,8 +6,19 @@ import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from time import perf_counter
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def best(function, repeats=5):
+    """Seconds of the shortest of several runs: the noise of a shared machine only ever adds."""
+    times = []
+    for _ in range(repeats):
+        start = perf_counter()
+        function()
+        times.append(perf_counter() - start)
+    return min(times)
 
 
 def write_results(name: str, results) -> Path:

@@ -25,19 +25,9 @@ from gpnn.kernels import KERNELS
 from gpnn.neighbors import IVF, KDTree, recall
 from gpnn.neighbors.cells import Rows
 from gpnn.solvers import cpu, reference
-from report import write_results
+from report import best, write_results
 
 M = 400
-
-
-def best(function, repeats=5):
-    """Shortest of several runs: the noise of a shared machine only ever adds."""
-    times = []
-    for _ in range(repeats):
-        start = perf_counter()
-        function()
-        times.append(perf_counter() - start)
-    return min(times)
 
 
 @cache

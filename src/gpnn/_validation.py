@@ -7,7 +7,7 @@ from sklearn.utils.validation import validate_data
 
 from gpnn._parallel import blocks, n_threads
 from gpnn._types import Hyperparameters
-from gpnn.errors import InvalidInputError
+from gpnn.errors import InvalidInputError, listed
 from gpnn.estimation import OPTIMIZERS
 from gpnn.kernels import get_kernel
 from gpnn.neighbors import make_index
@@ -93,7 +93,7 @@ def _check_columns_are_numbers(X) -> None:
     text = [str(name) for name, kind in zip(names, X.dtypes, strict=True) if _is_text(kind, X[name])]
     if text:
         raise InvalidInputError(
-            f"{len(text)} columns hold text or dates, not numbers: {_listed(text)}. Encode them first, for example "
+            f"{len(text)} columns hold text or dates, not numbers: {listed(text)}. Encode them first, for example "
             "with sklearn.preprocessing.OneHotEncoder in a ColumnTransformer, or drop them."
         )
 
@@ -135,10 +135,6 @@ def _check_finite(model, X) -> None:
         columns = [str(names[k]) if names is not None else f"column {k}" for k in np.flatnonzero(bad)]
         what = "NaN" if missing == bad.sum() else "inf" if missing == 0 else "NaN and inf"
         raise InvalidInputError(
-            f"X contains {what} in {rows} of {len(X)} rows, in {len(columns)} columns: {_listed(columns)}. "
+            f"X contains {what} in {rows} of {len(X)} rows, in {len(columns)} columns: {listed(columns)}. "
             "Drop those rows, or fill them first, for example with sklearn.impute.SimpleImputer in a Pipeline."
         )
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

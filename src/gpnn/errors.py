@@ -7,3 +7,8 @@ class InvalidInputError(ValueError):
 
 class GPnnWarning(UserWarning):
     """Something was adapted so that the work could go on; the message says what."""
+
+
+def listed(names: list[str]) -> str:
+    """Names for a message: the first ten, and how many more there are."""
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

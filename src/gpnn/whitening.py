@@ -11,7 +11,7 @@ import numpy as np
 from gpnn._compiled import jit
 from gpnn._parallel import blocks, for_each_block
 from gpnn._types import Array, Prediction
-from gpnn.errors import GPnnWarning, InvalidInputError
+from gpnn.errors import GPnnWarning, InvalidInputError, listed
 
 WHITENINGS = ("full", "diagonal", "none")
 
@@ -125,5 +125,4 @@ def _dependent(eigenvalues, vectors, names, constant) -> list[str]:
 
 def _warn(names: list[str], problem: str) -> None:
     if names:
-        listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-        warnings.warn(f"{len(names)} input columns are {problem}: {listed}.", GPnnWarning, stacklevel=4)
+        warnings.warn(f"{len(names)} input columns are {problem}: {listed(names)}.", GPnnWarning, stacklevel=4)
