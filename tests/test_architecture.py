@@ -10,7 +10,7 @@ LAYERS = [
     {"_compiled", "_parallel"},
     {"kernels", "metrics", "theory"},
     {"whitening", "estimation", "neighbors", "solvers", "calibration"},
-    {"_validation"},
+    {"_validation", "_contract"},
     {"regressor"},
     {"datasets"},
     {"cli"},

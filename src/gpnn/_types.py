@@ -52,6 +52,10 @@ class Prediction:
     def std(self) -> Array:
         return np.sqrt(self.variance)
 
+    def affine(self, shift: float, scale: float) -> "Prediction":
+        """The law of shift + scale·y*."""
+        return replace(self, mean=shift + scale * self.mean, variance=scale**2 * self.variance)
+
     def __len__(self) -> int:
         return len(self.mean)
 

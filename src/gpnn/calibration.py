@@ -1,5 +1,7 @@
 """Phase 2 (Algorithm 2): one factor on the variances of any Gaussian predictor."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gpnn import metrics
@@ -22,4 +24,4 @@ def variance_factor(y: Array, prediction: Prediction) -> float:
 
 def calibrate(prediction: Prediction, alpha: float) -> Prediction:
     """The same means, variances times α (Alg. 2's output, seen from the prediction)."""
-    return Prediction(prediction.mean, alpha * prediction.variance)
+    return replace(prediction, variance=alpha * prediction.variance)

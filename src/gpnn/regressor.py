@@ -12,16 +12,15 @@ from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gpnn import metrics
+from gpnn._contract import DistributionRegressor
 from gpnn._parallel import blocks, for_each_block
 from gpnn._types import Hyperparameters, Neighbors, Prediction
 from gpnn._validation import check_new_rows, check_settings, check_training_data
 from gpnn.calibration import variance_factor
-from gpnn.errors import GPnnWarning, InvalidInputError
+from gpnn.errors import GPnnWarning
 from gpnn.estimation import estimate
 from gpnn.kernels import get_kernel
 from gpnn.neighbors import NeighborIndex, make_index, recall
@@ -33,7 +32,7 @@ _WHITEN_ROWS = 65_536
 _RECALL_PROBES = 128
 
 
-class GPnnRegressor(RegressorMixin, BaseEstimator):
+class GPnnRegressor(DistributionRegressor):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -135,11 +134,6 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
         self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, calibration_size=len(held_out))
         return self
 
-    def predict(self, X, return_std: bool = False):
-        """Means of y* (q,), and with return_std=True also its standard deviations, noise included."""
-        prediction = self.predict_distribution(X)
-        return (prediction.mean, prediction.std) if return_std else prediction.mean
-
     def predict_distribution(self, X) -> Prediction:
         """The predictive law of y* at each row of X, in the units of y."""
         check_is_fitted(self)
@@ -172,28 +166,6 @@ class GPnnRegressor(RegressorMixin, BaseEstimator):
 
         for_each_block(search, len(X), self._queries_per_block(), self.n_jobs, self._bar("search"))
         return Neighbors(indices, distances)
-
-    def evaluate(self, X, y, units: str = "whitened") -> dict[str, float]:
-        """The paper's metrics and a few more on test rows.
-
-        As in the paper, "rmse", "nll" and "crps" are for y scaled to mean 0 and variance 1 by the training rows;
-        units="y" gives them in the units of y.
-        """
-        if units not in ("whitened", "y"):
-            raise InvalidInputError(f"units = {units!r} is unknown. Choose 'whitened' (the paper's) or 'y'.")
-        prediction = self.predict_distribution(X)
-        y = np.asarray(y, dtype=float)
-        if units == "whitened":
-            w = self.whitener_
-            y = w.transform_y(y)
-            prediction = Prediction(w.transform_y(prediction.mean), prediction.variance / w.y_std**2)
-        return {
-            "rmse": metrics.rmse(y, prediction),
-            "nll": metrics.nll(y, prediction),
-            "calibration": metrics.calibration(y, prediction),
-            "coverage_90": metrics.coverage(y, prediction, 0.9),
-            "crps": metrics.crps(y, prediction),
-        }
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_report_" in self.__dict__

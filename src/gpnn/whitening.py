@@ -82,7 +82,7 @@ class Whitener:
 
     def inverse(self, prediction: Prediction) -> Prediction:
         """A prediction of whitened y, in the user's units."""
-        return Prediction(self.y_mean + self.y_std * prediction.mean, self.y_std**2 * prediction.variance)
+        return prediction.affine(self.y_mean, self.y_std)
 
 
 @jit

@@ -1,0 +1,51 @@
+"""What every estimator of this package does once it is fitted: predict, predict_distribution, evaluate."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from gpnn import metrics
+from gpnn._types import Prediction
+from gpnn.errors import InvalidInputError
+from gpnn.whitening import Whitener
+
+
+class DistributionRegressor(RegressorMixin, BaseEstimator):
+    """A scikit-learn regressor whose prediction is a law. Subclasses write `fit` and `predict_distribution`."""
+
+    whitener_: Whitener
+
+    def predict_distribution(self, X) -> Prediction:
+        """The predictive law of y* at each row of X, in the units of y."""
+        raise NotImplementedError
+
+    def predict(self, X, return_std: bool = False):
+        """Means of y* (q,), and with return_std=True also its standard deviations, noise included."""
+        prediction = self.predict_distribution(X)
+        return (prediction.mean, prediction.std) if return_std else prediction.mean
+
+    def evaluate(self, X, y, units: str = "whitened") -> dict[str, float]:
+        """The paper's metrics and a few more on test rows.
+
+        As in the paper, "rmse", "nll" and "crps" are for y scaled to mean 0 and variance 1 by the training rows;
+        units="y" gives them in the units of y.
+        """
+        if units not in ("whitened", "y"):
+            raise InvalidInputError(f"units = {units!r} is unknown. Choose 'whitened' (the paper's) or 'y'.")
+        prediction = self.predict_distribution(X)
+        y = np.asarray(y, dtype=float)
+        if units == "whitened":
+            y_mean, y_std = self._target_scale()
+            y, prediction = (y - y_mean) / y_std, prediction.affine(-y_mean / y_std, 1 / y_std)
+        return {
+            "rmse": metrics.rmse(y, prediction),
+            "nll": metrics.nll(y, prediction),
+            "calibration": metrics.calibration(y, prediction),
+            "coverage_90": metrics.coverage(y, prediction, 0.9),
+            "crps": metrics.crps(y, prediction),
+        }
+
+    def _target_scale(self) -> tuple[float, float]:
+        """Mean and standard deviation of y in the training rows."""
+        return self.whitener_.y_mean, self.whitener_.y_std
