@@ -6,13 +6,14 @@ from pathlib import Path
 import gpnn
 
 LAYERS = [
-    {"_types", "errors"},
+    {"_types", "errors", "_files"},
     {"_compiled", "_parallel"},
-    {"kernels", "metrics", "theory"},
+    {"kernels", "metrics"},
     {"whitening", "estimation", "neighbors", "solvers", "calibration"},
-    {"_validation", "_contract"},
-    {"regressor"},
+    {"_validation", "_contract", "theory"},
+    {"regressor", "simulation"},
     {"datasets"},
+    {"plots"},
     {"cli"},
 ]
 ROOT = Path(gpnn.__file__).parent

@@ -31,19 +31,21 @@ def blocks(n: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
+def progress_bar(total: int, name: str | None) -> tqdm:
+    """A bar on stderr, in terminals and notebooks; without a name there is none."""
+    # disable=None: tqdm stays silent where stderr is not a terminal
+    return tqdm(total=total, desc=name, disable=True if name is None else None, unit="", unit_scale=True, leave=False)
+
+
 def for_each_block(
     work: Callable[[slice], object], n: int, size: int, n_jobs: int | None, progress: str | None = None
 ) -> None:
     """Call `work(block)` for every block of range(n).
 
-    `progress` names a bar on stderr, shown in terminals and notebooks; None shows none. If a block fails, or on
-    Ctrl-C, no further block is begun and the error is raised here.
+    `progress` names a bar. If a block fails, or on Ctrl-C, no further block is begun and the error is raised here.
     """
     todo, lock, failed = blocks(n, size), Lock(), Event()
-    # disable=None: tqdm stays silent where stderr is not a terminal
-    bar = tqdm(
-        total=n, desc=progress, disable=True if progress is None else None, unit="", unit_scale=True, leave=False
-    )
+    bar = progress_bar(n, progress)
 
     def worker():
         try:

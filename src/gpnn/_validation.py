@@ -19,11 +19,11 @@ _BLOCK = 65_536
 
 def check_settings(model) -> None:
     for name, lowest in (("n_neighbors", 1), ("n_blocks", 1), ("block_size", 2), ("calibration_size", 0)):
-        _check_integer(name, getattr(model, name), lowest)
+        check_integer(name, getattr(model, name), lowest)
     if model.batch_size is not None:
-        _check_integer("batch_size", model.batch_size, 1)
+        check_integer("batch_size", model.batch_size, 1)
     if model.n_jobs is not None:
-        _check_integer("n_jobs", model.n_jobs, -1000)
+        check_integer("n_jobs", model.n_jobs, -1000)
     n_threads(model.n_jobs)
     get_kernel(model.kernel)
     make_solver(model.solver)
@@ -38,7 +38,7 @@ def check_settings(model) -> None:
         )
 
 
-def _check_integer(name: str, value, lowest: int) -> None:
+def check_integer(name: str, value, lowest: int) -> None:
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < lowest:
         raise InvalidInputError(f"{name} = {value!r} must be a whole number, at least {lowest}.")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from gpnn._types import Array
 from gpnn.errors import InvalidInputError
@@ -62,7 +63,4 @@ def get_kernel(name: str) -> Kernel:
 
 def squared_distances(A: Array, B: Array) -> Array:
     """|a_i − b_j|², shape (len(A), len(B)), from differences: no cancellation between near rows."""
-    r2 = np.zeros((len(A), len(B)))
-    for a, b in zip(A.T, B.T, strict=True):
-        r2 += (a[:, None] - b[None, :]) ** 2
-    return r2
+    return cdist(A, B, "sqeuclidean")

@@ -13,25 +13,30 @@ def solve(
 ) -> LocalSolution:
     mean, variance, jitter = np.empty((3, len(X_star)))
     for q, (x, N, y) in enumerate(zip(X_star, neighbors, y_neighbors, strict=True)):
-        x, N = (np.asarray(rows, dtype=float) / params.lengthscale for rows in (x, N))
-        C = kernel.correlation(squared_distances(N, N))
-        K = params.kernel_variance * C + params.noise_variance * np.eye(len(N))
-        k_star = params.kernel_variance * kernel.correlation(squared_distances(N, x[None]))[:, 0]
-        factor, jitter[q] = _factor(K, params.kernel_variance)
-        mean[q] = k_star @ cho_solve(factor, np.asarray(y, dtype=float))  # eq. 6
-        explained = k_star @ cho_solve(factor, k_star)
+        K, k_star = covariances(x, N, kernel, params)
+        cholesky, jitter[q] = factor(K, params.kernel_variance)
+        mean[q] = k_star @ cho_solve(cholesky, np.asarray(y, dtype=float))  # eq. 6
+        explained = k_star @ cho_solve(cholesky, k_star)
         variance[q] = params.kernel_variance - explained + params.noise_variance  # eq. 7
     # Rounding can leave a variance a hair below that of the noise alone, which no prediction can beat.
     return LocalSolution(mean, np.maximum(variance, params.noise_variance), jitter)
 
 
-def _factor(K, scale):
+def covariances(x: Array, N: Array, kernel: Kernel, params: Hyperparameters) -> tuple[Array, Array]:
+    """K_N (m, m), noise included, and k*_N (m,) for one query x (d,) and its neighbours N (m, d)."""
+    x, N = (np.asarray(rows, dtype=float) / params.lengthscale for rows in (x, N))
+    K = params.kernel_variance * kernel.correlation(squared_distances(N, N))
+    k_star = params.kernel_variance * kernel.correlation(squared_distances(N, x[None]))[:, 0]
+    return K + params.noise_variance * np.eye(len(N)), k_star
+
+
+def factor(K: Array, scale: float):
     """Cholesky factor of K + jitter·scale·I with the smallest jitter that works, and that jitter."""
     for jitter in JITTERS:
         try:
-            factor = cho_factor(K + jitter * scale * np.eye(len(K)), lower=True)
+            cholesky = cho_factor(K + jitter * scale * np.eye(len(K)), lower=True)
         except np.linalg.LinAlgError:
             continue
-        if (np.diag(factor[0]) ** 2 > LOWEST_PIVOT * scale).all():
-            return factor, jitter
+        if (np.diag(cholesky[0]) ** 2 > LOWEST_PIVOT * scale).all():
+            return cholesky, jitter
     raise np.linalg.LinAlgError("the local covariance matrix is not positive definite, even with jitter")

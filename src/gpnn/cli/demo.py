@@ -1,4 +1,4 @@
-"""The command line: a thin skin over the library. Results to stdout, everything else to stderr."""
+"""gpnn demo: the whole method on a function whose limits are known."""
 
 import argparse
 import sys
@@ -10,8 +10,9 @@ from tqdm import tqdm
 
 from gpnn import GPnnRegressor, __version__
 from gpnn._parallel import n_threads
+from gpnn.cli.arguments import seed, whole_number
 from gpnn.datasets import oakley_ohagan
-from gpnn.errors import GPnnWarning, InvalidInputError
+from gpnn.errors import GPnnWarning
 from gpnn.kernels import KERNELS
 from gpnn.neighbors import IVF
 from gpnn.theory import limits
@@ -20,40 +21,12 @@ _TEST_ROWS = 10_000
 _NOISE_VARIANCE = 6.0  # a tenth of the function's own variance
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="gpnn", description=__doc__)
-    parser.add_argument("--version", action="version", version=f"gpnn {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="fit and predict the noisy Oakley–O'Hagan function, beside theory's limits")
-    demo.add_argument("--rows", type=_whole_number, default=1_000_000, help="training rows (default: one million)")
-    demo.add_argument("--kernel", choices=list(KERNELS), default="exponential")
-    demo.add_argument("--seed", type=_seed, default=0, help="a whole number from 0 to 2³² − 1")
-    demo.set_defaults(run=_demo)
-    args = parser.parse_args(argv)
-    try:
-        args.run(args)
-    except InvalidInputError as error:
-        print(f"gpnn: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("gpnn: interrupted", file=sys.stderr)
-        return 130
-    return 0
-
-
-def _whole_number(text: str) -> int:
-    """An integer, also as 1e6 or 1_000_000."""
-    value = float(text)
-    if not value.is_integer() or value < 10:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of rows, at least 10")
-    return int(value)
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 2**32:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 2³² − 1")
-    return value
+def add_to(commands) -> None:
+    parser = commands.add_parser("demo", help="fit and predict a noisy function, beside theory's limits")
+    parser.add_argument("--rows", type=whole_number(10), default=1_000_000, help="training rows (default: one million)")
+    parser.add_argument("--kernel", choices=list(KERNELS), default="exponential")
+    parser.add_argument("--seed", type=seed, default=0, help="a whole number from 0 to 2³² − 1")
+    parser.set_defaults(run=_run)
 
 
 def _compile(kernel: str, X, y) -> None:
@@ -63,7 +36,7 @@ def _compile(kernel: str, X, y) -> None:
         GPnnRegressor(kernel=kernel, n_neighbors=50, index=IVF(n_cells=8), random_state=0).fit(X, y).predict(X[:10])
 
 
-def _demo(args: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> None:
     def say(text: str) -> None:
         tqdm.write(text, file=sys.stderr)
 
@@ -108,7 +81,3 @@ def _demo(args: argparse.Namespace) -> None:
     report = model.fit_report_
     print(f"\nm = {m} neighbours, index {report['index']} with recall {report['recall']:.3f}, α = {model.alpha_:.3f}; "
           f"y scaled to variance 1, of which noise is {noise:.3f}")  # fmt: skip
-
-
-if __name__ == "__main__":
-    sys.exit(main())

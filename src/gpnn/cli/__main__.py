@@ -1,0 +1,5 @@
+import sys
+
+from gpnn.cli import main
+
+sys.exit(main())
