@@ -1,6 +1,6 @@
 """Gaussian-process regression from nearest neighbours, on 10³ to 10⁸ rows."""
 
-from gpnn import calibration, kernels, metrics
+from gpnn import calibration, kernels, metrics, simulation, theory
 from gpnn._types import Hyperparameters, Prediction
 from gpnn.errors import GPnnWarning, InvalidInputError
 from gpnn.regressor import GPnnRegressor
@@ -16,4 +16,6 @@ __all__ = [
     "calibration",
     "kernels",
     "metrics",
+    "simulation",
+    "theory",
 ]

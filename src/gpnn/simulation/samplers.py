@@ -91,13 +91,14 @@ def directly(n, X_star, n_neighbors, seed, n_jobs, progress):
 
     def one_block(part: slice) -> None:
         rng = default_rng([seed, part.start])
-        distance_to_origin = np.maximum(np.linalg.norm(X_star[part], axis=1), np.finfo(float).tiny)[:, None]
+        distance_to_origin = np.linalg.norm(X_star[part], axis=1, keepdims=True)
         # The share of all rows that lie nearer than the k-th nearest: U_(k) of n uniforms, by Rényi's representation.
         exponentials = rng.standard_exponential((part.stop - part.start, n_neighbors))
         shares = -np.expm1(-np.cumsum(exponentials / (n - np.arange(n_neighbors)), axis=1))
         # d·r² is non-central χ² with d degrees of freedom and non-centrality d·|x*|².
         r = np.sqrt(chndtrix(shares, d, d * distance_to_origin**2) / d)
-        towards_origin = -X_star[part] / distance_to_origin
+        towards_origin = np.where(distance_to_origin > 0, -X_star[part], 1.0)  # at the origin any direction will do
+        towards_origin /= np.linalg.norm(towards_origin, axis=1, keepdims=True)
         offsets[part] = r[..., None] * von_mises_fisher(rng, towards_origin, d * r * distance_to_origin)
 
     for_each_block(one_block, queries, _QUERIES, n_jobs, progress)
