@@ -5,6 +5,14 @@ class InvalidInputError(ValueError):
     """The data or a setting cannot be used as given."""
 
 
+class DatasetError(OSError):
+    """A data set cannot be found, downloaded, read or written."""
+
+
+class MissingExtraError(ImportError):
+    """An optional package is needed here and not installed."""
+
+
 class GPnnWarning(UserWarning):
     """Something was adapted so that the work could go on; the message says what."""
 
