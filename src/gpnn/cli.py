@@ -1,17 +1,21 @@
 """The command line: a thin skin over the library. Results to stdout, everything else to stderr."""
 
 import argparse
+import json
 import sys
 import warnings
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from tqdm import tqdm
 
-from gpnn import GPnnRegressor, __version__
+from gpnn import GPnnRegressor, __version__, datasets
 from gpnn._parallel import n_threads
 from gpnn.datasets import oakley_ohagan
-from gpnn.errors import GPnnWarning, InvalidInputError
+from gpnn.datasets.export import check_export, export
+from gpnn.datasets.sources import find
+from gpnn.errors import DatasetError, GPnnWarning, InvalidInputError, MissingExtraError
 from gpnn.kernels import KERNELS
 from gpnn.neighbors import IVF
 from gpnn.theory import limits
@@ -29,10 +33,11 @@ def main(argv: list[str] | None = None) -> int:
     demo.add_argument("--kernel", choices=list(KERNELS), default="exponential")
     demo.add_argument("--seed", type=_seed, default=0, help="a whole number from 0 to 2³² − 1")
     demo.set_defaults(run=_demo)
+    _add_datasets(commands)
     args = parser.parse_args(argv)
     try:
         args.run(args)
-    except InvalidInputError as error:
+    except (InvalidInputError, DatasetError, MissingExtraError) as error:
         print(f"gpnn: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -108,6 +113,68 @@ def _demo(args: argparse.Namespace) -> None:
     report = model.fit_report_
     print(f"\nm = {m} neighbours, index {report['index']} with recall {report['recall']:.3f}, α = {model.alpha_:.3f}; "
           f"y scaled to variance 1, of which noise is {noise:.3f}")  # fmt: skip
+
+
+# --- gpnn datasets ----------------------------------------------------------------------------------------------------
+
+_FACTS = (
+    "name", "title", "kind", "n", "d", "preparation", "licence", "citation", "page",
+    "url", "sha256", "parquet", "parquet_sha256", "tried",
+)  # fmt: skip
+
+
+def _add_datasets(commands) -> None:
+    parser = commands.add_parser("datasets", help="the data sets of the paper: list them, describe one, fetch one")
+    actions = parser.add_subparsers(dest="action", required=True)
+    listing = actions.add_parser("list", help="every data set, its size, and where it would come from")
+    listing.set_defaults(run=_list_datasets)
+    about = actions.add_parser("info", help="preparation, source, licence and citation of one")
+    about.set_defaults(run=_describe_dataset)
+    get = actions.add_parser("get", help="find or download one, and print the path of its file")
+    get.set_defaults(run=_get_dataset)
+    get.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the prepared table as .parquet, .csv or .npz instead"
+    )
+    for action in (about, get):
+        action.add_argument("name")
+    for action in (listing, about, get):
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _facts(name: str) -> dict:
+    dataset = datasets.info(name)
+    path = find(dataset)
+    return {fact: getattr(dataset, fact) for fact in _FACTS} | {"path": None if path is None else str(path)}
+
+
+def _list_datasets(args: argparse.Namespace) -> None:
+    rows = [_facts(name) for name in datasets.names()]
+    if args.json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    print(f"{'name':18s}{'kind':10s}{'rows':>10s}{'inputs':>8s}  file")
+    for row in rows:
+        place = row["path"] or ("to download" if row["url"] else "not here, see info")
+        print(f"{row['name']:18s}{row['kind']:10s}{row['n']:10,}{row['d']:8d}  {place}")
+
+
+def _describe_dataset(args: argparse.Namespace) -> None:
+    facts = _facts(args.name)
+    if args.json:
+        print(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    for fact, value in facts.items():
+        print(f"{fact:15s}{'–' if value is None else value}")
+
+
+def _get_dataset(args: argparse.Namespace) -> None:
+    if args.out is None:
+        path = datasets.path(args.name)
+    else:
+        path = args.out
+        check_export(path)
+        export(*datasets.load(args.name, as_frame=True), path)
+    print(json.dumps({"name": args.name, "path": str(path)}) if args.json else path)
 
 
 if __name__ == "__main__":
