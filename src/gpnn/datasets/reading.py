@@ -36,6 +36,7 @@ def read(dataset: Dataset, path: Path) -> pd.DataFrame:
     pd = import_pandas()
     try:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else _read_archive(dataset, path)
+        return dataset.tidy(frame, path) if dataset.tidy else frame
     except DatasetError:
         raise
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError) as error:
@@ -43,7 +44,6 @@ def read(dataset: Dataset, path: Path) -> pd.DataFrame:
             f"{path} cannot be read: {error}. It is truncated, damaged, or not what its name says. Compare its size "
             f"with that at {dataset.page}, move it away and load again."
         ) from error
-    return dataset.tidy(frame, path) if dataset.tidy else frame
 
 
 def _read_archive(dataset: Dataset, path: Path) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def _read_archive(dataset: Dataset, path: Path) -> pd.DataFrame:
             "move it away and load again."
         )
     if "*" not in dataset.member:
-        return frames[dataset.member]
+        return next(iter(frames.values()))
     together = pd.concat(frames.values(), ignore_index=True)
     return together.assign(source_file=np.repeat(list(frames), [len(frame) for frame in frames.values()]))
 
@@ -74,7 +74,7 @@ def _members(stream: IO[bytes], name: str) -> Iterator[tuple[str, IO[bytes]]]:
                 with archive.open(inner) as member:
                     yield from _members(member, PurePosixPath(inner).name)
     elif name.endswith((".tar.gz", ".tgz")):
-        with tarfile.open(fileobj=stream, mode="r|gz") as archive:
+        with tarfile.open(fileobj=stream, mode="r:gz") as archive:
             for entry in archive:
                 if entry.isfile() and (opened := archive.extractfile(entry)):
                     yield from _members(opened, PurePosixPath(entry.name).name)

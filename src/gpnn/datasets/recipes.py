@@ -108,7 +108,7 @@ def covtype(raw: pd.DataFrame) -> Table:
 
 def blogfeedback(raw: pd.DataFrame) -> Table:
     X, y = _split(raw, "280", drop=("source_file",))
-    return X, np.log1p(y).rename("log1p_comments")
+    return X, np.log1p(y.astype(float)).rename("log1p_comments")
 
 
 # --- what they share --------------------------------------------------------------------------------------------------
