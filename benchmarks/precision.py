@@ -11,8 +11,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from data import data_directory, house_electric, protein, split
-from gpnn import GPnnRegressor, Hyperparameters
+from data import split
+from gpnn import GPnnRegressor, Hyperparameters, datasets
 from gpnn._compiled.covariance import KERNEL_TAGS
 from gpnn._parallel import for_each_block
 from gpnn.solvers import cpu
@@ -23,21 +23,11 @@ RATIOS = 10.0 ** -np.arange(1, 8)  # σ_ξ²/σ_f²
 QUERIES, M = 80, 400
 
 
-def plane(file, target):
-    frame = pd.read_parquet(data_directory() / file)
-    return frame[["longitude", "latitude"]].to_numpy(float), frame[target].to_numpy(float)
+SETS = ("houseelectric", "protein", "britain_magnetic", "egm96_geoid")
 
 
-SETS = {
-    "house_electric": house_electric,
-    "protein": protein,
-    "britain_magnetic": lambda: plane("britain_magnetic.parquet", "total_field_anomaly_nt"),
-    "egm96_geoid": lambda: plane("egm96_geoid.parquet", "geoid_height_cm"),
-}
-
-
-def neighbourhoods(load):
-    X, y, X_test, _ = split(*load(), seed=0)
+def neighbourhoods(name):
+    X, y, X_test, _ = split(*datasets.load(name), seed=0)
     model = GPnnRegressor(params=Hyperparameters(1, 1, 1), calibration_size=0, index="exact", random_state=0).fit(X, y)
     X_star = model.whitener_.transform(X_test[:QUERIES])
     indices = model.index_.query(X_star, M).indices
@@ -58,8 +48,8 @@ def run(dtype, X_star, N, y, kernel, lengthscale, ratio):
 
 def main():
     found = []
-    for name, load in SETS.items():
-        X_star, N, y = neighbourhoods(load)
+    for name in SETS:
+        X_star, N, y = neighbourhoods(name)
         cases = list(product(KERNEL_TAGS, LENGTHSCALES, RATIOS, (50, M)))
         frames = [None] * len(cases)
 

@@ -3,8 +3,8 @@
     python benchmarks/speed.py            # everything, about ten minutes on two cores
     python benchmarks/speed.py solve search
 
-The peer is the paper's recipe (peers/paper_recipe.py). Data: House Electric, m = 400, both from the folder that
-GPNN_DATA_DIR names.
+The peer is the paper's recipe (peers/paper_recipe.py). Data: House Electric with m = 400, and Protein, from
+`gpnn.datasets`.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from time import perf_counter
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from data import house_electric, protein, split
-from gpnn import GPnnRegressor
+from data import split
+from gpnn import GPnnRegressor, datasets
 from gpnn._parallel import for_each_block
 from gpnn.kernels import KERNELS
 from gpnn.neighbors import IVF, KDTree, recall
@@ -32,7 +32,7 @@ M = 400
 
 @cache
 def houses():
-    X_train, y_train, X_test, y_test = split(*house_electric(), seed=0)
+    X_train, y_train, X_test, y_test = split(*datasets.load("houseelectric"), seed=0)
     return X_train, y_train, X_test[:20_000], y_test[:20_000]
 
 
@@ -52,7 +52,7 @@ def solve():
     gemm_rate = 2 * 2048**3 / best(lambda: A @ B, 15)
     ideal = M**3 / 3 / gemm_rate
     results = []
-    sets = {"house_electric": houses(), "protein": split(*protein(), seed=0)}
+    sets = {"houseelectric": houses(), "protein": split(*datasets.load("protein"), seed=0)}
     for name, (X, y, X_test, _) in sets.items():
         for kernel in KERNELS:
             model = GPnnRegressor(kernel=kernel, random_state=0).fit(X, y)
@@ -132,7 +132,8 @@ def fit_and_predict():
     from peers.paper_recipe import PaperRecipe
 
     results = []
-    for name, (X, y, X_test, _) in {"house_electric": houses(), "protein": split(*protein(), seed=0)}.items():
+    sets = {"houseelectric": houses(), "protein": split(*datasets.load("protein"), seed=0)}
+    for name, (X, y, X_test, _) in sets.items():
         start = perf_counter()
         peer = PaperRecipe().fit(X, y)
         peer_fit = perf_counter() - start

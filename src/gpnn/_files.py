@@ -1,21 +1,53 @@
 """Files that are either whole or not there."""
 
+import errno
+import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gpnn.errors import FileError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 @contextmanager
-def whole_or_nothing(path: str | Path) -> Iterator[Path]:
+def whole_or_nothing(path: Path) -> Iterator[Path]:
     """A temporary name beside `path` that becomes `path` when the block succeeds, and is removed when it fails.
 
     What was at `path` before stays until then, so a failure loses nothing.
     """
-    path = Path(path)
-    unfinished = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")  # writers look at the suffix
+    unfinished = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")  # some writers look at the ending
     try:
-        yield unfinished
-        os.replace(unfinished, path)
+        with full_disk_explained(path.parent):
+            yield unfinished
+            os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def full_disk_explained(folder: Path, kept: str = "Nothing that was there before has changed.") -> Iterator[None]:
+    """Errors of writing into `folder` said in words."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            raise FileError(
+                f"The disk is full: {free_bytes(folder):,} bytes are free for {folder}. {kept} Free some space, or "
+                "choose another folder (GPNN_CACHE_DIR moves the cache), and do the same again."
+            ) from error
+        raise FileError(f"Cannot write into {folder}: {error}. Check that the folder exists and is yours.") from error
+
+
+def free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

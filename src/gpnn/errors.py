@@ -5,6 +5,10 @@ class InvalidInputError(ValueError):
     """The data or a setting cannot be used as given."""
 
 
+class FileError(OSError):
+    """A file cannot be found, fetched, read or written."""
+
+
 class MissingExtraError(ImportError):
     """An optional package is needed and not installed; the message ends with the line that installs it."""
 

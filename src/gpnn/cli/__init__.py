@@ -4,10 +4,10 @@ import argparse
 import sys
 
 from gpnn import __version__
-from gpnn.cli import demo, simulate
+from gpnn.cli import datasets, demo, simulate
 from gpnn.errors import InvalidInputError, MissingExtraError
 
-_COMMANDS = (demo, simulate)  # each has add_to(commands), which sets the function to run
+_COMMANDS = (demo, simulate, datasets)  # each has add_to(commands), which sets the function to run
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,10 +1,17 @@
 """Functions with known noise, so that the limits of Theorem 1 can be seen."""
 
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
-from gpnn._parallel import blocks
+from gpnn._files import whole_or_nothing
+from gpnn._parallel import blocks, progress_bar
+from gpnn.datasets.reading import import_pandas
 from gpnn.errors import InvalidInputError
+from gpnn.simulation.laws import NOISES
 
 # The published coefficients: f(x) = a₁ᵀx + a₂ᵀsin x + a₃ᵀcos x + xᵀMx (Oakley and O'Hagan 2004).
 _A_ROWS = """
@@ -43,11 +50,8 @@ _M_ROWS = """
 _M = np.array(_M_ROWS.split(), dtype=float).reshape(15, 15)
 
 _BLOCK = 65_536
-
-_NOISE = {  # standardised to variance 1
-    "laplace": lambda rng, n: rng.laplace(scale=np.sqrt(0.5), size=n),
-    "gaussian": lambda rng, n: rng.standard_normal(n),
-}
+NoiseLaw = str | Callable[[np.random.Generator, int], NDArray]
+"""A name, or a function of a generator and a size that draws so many values of mean 0 and variance 1."""
 
 
 def oakley_ohagan_function(X: NDArray) -> NDArray:
@@ -57,21 +61,76 @@ def oakley_ohagan_function(X: NDArray) -> NDArray:
 
 
 def oakley_ohagan(
-    n: int, noise_variance: float, noise: str = "laplace", random_state: int | None = None
+    n: int, noise_variance: float, noise: NoiseLaw = "laplace", random_state: int | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """n rows of 15 standard normal inputs (float32), and f plus noise of the given variance.
 
-    Made in blocks: beside the result, memory does not grow with n, and the first rows do not depend on n.
+    `noise` is "laplace", "gaussian", "student_t" (five degrees of freedom), or a function (rng, size) of your own
+    whose values have mean 0 and variance 1. Made in blocks: beside the result, memory does not grow with n, and the
+    first rows do not depend on n.
     """
-    if noise not in _NOISE:
-        raise InvalidInputError(f"noise = {noise!r} is unknown. Choose one of: {', '.join(_NOISE)}.")
-    if n < 1 or noise_variance < 0:
-        raise InvalidInputError(f"n = {n} must be at least 1 and noise_variance = {noise_variance} at least 0.")
+    draw = _noise_law(n, noise_variance, noise)
     X, y = np.empty((n, len(_A1)), np.float32), np.empty(n)
+    for block, X_block, y_block in _draw_blocks(n, noise_variance, draw, random_state):
+        X[block], y[block] = X_block, y_block
+    return X, y
+
+
+def oakley_ohagan_parquet(
+    path: str | os.PathLike,
+    n: int,
+    noise_variance: float,
+    noise: NoiseLaw = "laplace",
+    random_state: int | None = None,
+    *,
+    verbose: int = 0,
+) -> Path:
+    """The same numbers as `oakley_ohagan`, written block by block as Parquet: columns x1 … x15 and y.
+
+    Memory does not grow with n; 68 bytes a row on disk. The file appears under its name only when it is whole.
+    """
+    draw = _noise_law(n, noise_variance, noise)
+    import_pandas()
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = Path(path)
+    inputs = [f"x{number}" for number in range(1, len(_A1) + 1)]
+    schema = pa.schema([(name, pa.float32()) for name in inputs] + [("y", pa.float64())])
+    bar = progress_bar(n, path.name if verbose else None)
+    with (
+        bar,
+        whole_or_nothing(path) as unfinished,
+        # Random numbers do not compress and do not repeat.
+        parquet.ParquetWriter(unfinished, schema, compression="none", use_dictionary=False) as writer,
+    ):
+        for block, X, y in _draw_blocks(n, noise_variance, draw, random_state):
+            writer.write_table(pa.table([*map(pa.array, np.ascontiguousarray(X.T)), pa.array(y)], schema=schema))
+            bar.update(block.stop - block.start)
+    return path
+
+
+def _noise_law(n: int, noise_variance: float, noise: NoiseLaw) -> Callable[[np.random.Generator, int], NDArray]:
+    if not (callable(noise) or noise in NOISES):
+        raise InvalidInputError(
+            f"noise = {noise!r} is unknown. Choose one of: {', '.join(NOISES)}; or give a function (rng, size) whose "
+            "values have variance 1."
+        )
+    if n < 1 or not 0 <= noise_variance < np.inf:
+        raise InvalidInputError(f"n = {n} must be at least 1 and noise_variance = {noise_variance} finite, at least 0.")
+    return noise if callable(noise) else NOISES[noise]
+
+
+def _draw_blocks(n: int, noise_variance: float, draw, random_state) -> Iterator[tuple[slice, NDArray, NDArray]]:
+    """Rows and targets, block by block. Whole blocks are drawn, so that rows do not depend on how many follow."""
     rng = np.random.default_rng(random_state)
     for block in blocks(n, _BLOCK):
         rows = block.stop - block.start
-        X[block] = rng.standard_normal((_BLOCK, len(_A1)), dtype=np.float32)[:rows]
-        noise_values = np.sqrt(noise_variance) * _NOISE[noise](rng, _BLOCK)[:rows]
-        y[block] = oakley_ohagan_function(X[block]) + noise_values
-    return X, y
+        X = rng.standard_normal((_BLOCK, len(_A1)), dtype=np.float32)[:rows]
+        values = np.asarray(draw(rng, _BLOCK), dtype=float)
+        if values.shape != (_BLOCK,) or not np.isfinite(values).all():
+            raise InvalidInputError(
+                f"noise: asked for {_BLOCK} finite values, got an array of shape {values.shape} with "
+                f"{int((~np.isfinite(values)).sum())} that are not finite. It is called as noise(rng, size)."
+            )
+        yield block, X, oakley_ohagan_function(X) + np.sqrt(noise_variance) * values[:rows]
