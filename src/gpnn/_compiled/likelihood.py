@@ -11,10 +11,10 @@ _LANES = LANES[np.dtype(np.float64)]
 
 
 @jit
-def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient):
-    """Negative log likelihood (eq. 1) of X (s, d), y (s,); `gradient` gets its derivatives (l_1 … l_d, σ_f², σ_ξ²).
+def block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z):
+    """K = σ_f²C + σ_ξ²I of X (s, d) in the strips of A (lower triangle) and y in the right-hand sides, for `factor`.
 
-    A, slope, z, beta and sums are scratch, from `scratch`. Returns inf if K is not positive definite.
+    z gets the rows divided by the lengthscale, and `slope` dc/d(r²) (unless it has no room), both in strips.
     """
     s, d = X.shape
     lanes = _LANES
@@ -39,7 +39,8 @@ def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_varia
             g, dc = covariance(kernel_tag, r2)
             at = strip * stride + j * lanes
             store(A, at, like(zero, kernel_variance) * (like(zero, 1.0) - g))
-            store(slope, at, dc)
+            if len(slope) > 0:
+                store(slope, at, dc)
         for lane in range(lanes):
             i = strip * lanes + lane
             store(A, right + i * lanes, zero)
@@ -51,17 +52,31 @@ def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_varia
                     A[strip * stride + j * lanes + lane] = 0.0
                 A[strip * stride + i * lanes + lane] = 1.0
 
-    if not factor(A, n_strips, lanes, stride, 0.0, True):
+
+@jit
+def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient):
+    """Negative log likelihood (eq. 1) of X (s, d), y (s,); `gradient` gets its derivatives (l_1 … l_d, σ_f², σ_ξ²).
+
+    A, slope, z, beta and sums are scratch, from `scratch` for s or more rows. Returns inf if K is not positive definite.
+    """
+    s, d = X.shape
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    padded = n_strips * lanes
+    stride = padded * lanes
+    right = n_strips * stride
+    block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
+    if not factor(A, n_strips, lanes, stride, 0.0):
         return np.inf
     half_log_determinant = 0.0
     for i in range(s):
         half_log_determinant -= np.log(A[(i // lanes) * stride + i * lanes + i % lanes])
+    minus_inverse(A, n_strips, lanes, stride)
     for strip in range(n_strips):  # β = K⁻¹y = L⁻ᵀ(L⁻¹y)
         total = like(load(A, 0), 0.0)
         for k in range(strip * lanes, padded):
             total = fma(load(A, right + stride * (strip + 1) + k * lanes), like(total, A[right + k * lanes]), total)
         store(beta, strip * lanes, total)
-    minus_inverse(A, n_strips, lanes, stride)
 
     # dloss/dK = ½(K⁻¹ − ββᵀ); each derivative is its inner product with dK/dθ.
     y_beta = 0.0

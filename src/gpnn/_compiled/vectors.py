@@ -287,17 +287,18 @@ TILE_COLUMNS = {64: 8, 32: 4, 16: 2}[_BYTES]  # three strips of them leave regis
 
 def _make_tile_update(strips: int):
     @intrinsic
-    def tile_update(typingctx, array, stride, rows, columns, target, start, stop):
+    def tile_update(typingctx, array, left, stride, rows, columns, target, start, stop):
         """A tile of `strips` strips × TILE_COLUMNS columns: target −= Σ_{start ≤ k < stop} rows[:, k] · columns[:, k]ᵀ
 
-        `rows` and `columns` are where column 0 of the strips begins, `target` is the tile's first vector.
+        `rows` and `columns` are where column 0 of the strips begins, `target` is the tile's first vector; `columns` are
+        in the array `left`, the others in `array`, which may be the same.
         """
         kind = _native(array.dtype)
         n_columns = min(TILE_COLUMNS, kind.lanes)
 
         def codegen(context, builder, sig, args):
-            stride, rows, columns, target, start, stop = args[1:]
-            data = context.make_array(sig.args[0])(context, builder, args[0]).data
+            stride, rows, columns, target, start, stop = args[2:]
+            data, left_data = (context.make_array(sig.args[i])(context, builder, args[i]).data for i in (0, 1))
             vector_at = lambda index: _load(builder, builder.gep(data, [index]), kind)  # noqa: E731
             offset = lambda base, k: builder.add(base, ir.Constant(_INDEX, k))  # noqa: E731
             tile = [
@@ -320,7 +321,8 @@ def _make_tile_update(strips: int):
             ]  # fmt: skip
             updated = [[None] * n_columns for _ in range(strips)]
             for c in range(n_columns):
-                right = _splat(builder, builder.load(builder.gep(data, [offset(builder.add(columns, here), c)])), kind)
+                address = builder.gep(left_data, [offset(builder.add(columns, here), c)])
+                right = _splat(builder, builder.load(address), kind)
                 for s in range(strips):
                     updated[s][c] = _call(builder, "fma", kind, left[s], right, running[s][c])
             following = builder.add(k, ir.Constant(_INDEX, 1))
@@ -342,7 +344,7 @@ def _make_tile_update(strips: int):
                     _store(builder, updated[s][c], builder.gep(data, [tile[s][c]]), kind)
             return context.get_dummy_value()
 
-        return types.void(array, *[types.intp] * 6), codegen
+        return types.void(array, left, *[types.intp] * 6), codegen
 
     return tile_update
 
@@ -384,26 +386,27 @@ def factor_diagonal(typingctx, array, block):
 
 
 @intrinsic
-def solve_strip(typingctx, array, diagonal, block):
-    """The block at `array[block]` times the inverse transpose of the factor at `array[diagonal]`, in place."""
+def solve_strip(typingctx, array, left, diagonal, block):
+    """The block at `array[block]` times the inverse transpose of the factor at `left[diagonal]`, in place."""
     kind = _native(array.dtype)
 
     def codegen(context, builder, sig, args):
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        at = lambda base, k: builder.gep(data, [builder.add(base, ir.Constant(_INDEX, k))])  # noqa: E731
-        columns = [_load(builder, at(args[2], c * kind.lanes), kind) for c in range(kind.lanes)]
+        data, left_data = (context.make_array(sig.args[i])(context, builder, args[i]).data for i in (0, 1))
+        at = lambda k: builder.gep(data, [builder.add(args[3], ir.Constant(_INDEX, k))])  # noqa: E731
+        left_at = lambda k: builder.gep(left_data, [builder.add(args[2], ir.Constant(_INDEX, k))])  # noqa: E731
+        columns = [_load(builder, at(c * kind.lanes), kind) for c in range(kind.lanes)]
         for c in range(kind.lanes):
-            inverse = _splat(builder, builder.load(at(args[1], c * kind.lanes + c)), kind)
+            inverse = _splat(builder, builder.load(left_at(c * kind.lanes + c)), kind)
             columns[c] = builder.fmul(columns[c], inverse)
             minus = builder.fneg(columns[c])
             for later in range(c + 1, kind.lanes):
-                factor = _splat(builder, builder.load(at(args[1], c * kind.lanes + later)), kind)
+                factor = _splat(builder, builder.load(left_at(c * kind.lanes + later)), kind)
                 columns[later] = _call(builder, "fma", kind, minus, factor, columns[later])
         for c, column in enumerate(columns):
-            _store(builder, column, at(args[2], c * kind.lanes), kind)
+            _store(builder, column, at(c * kind.lanes), kind)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, types.intp), codegen
+    return types.void(array, left, types.intp, types.intp), codegen
 
 
 @intrinsic

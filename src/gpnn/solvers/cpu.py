@@ -126,7 +126,7 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes):
                     A[s * stride + j * lanes + lane] = 0
                 A[s * stride + i * lanes + lane] = 1
 
-    if not factor(A, n_strips, lanes, stride, LOWEST_PIVOT, False):
+    if not factor(A, n_strips, lanes, stride, LOWEST_PIVOT):
         return np.nan, np.nan, np.nan, np.nan
     precision = 1.0
     product = 0.0
