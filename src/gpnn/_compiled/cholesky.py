@@ -13,10 +13,12 @@ from gpnn._compiled import inline, jit
 from gpnn._compiled.vectors import (
     TILE_COLUMNS,
     factor_diagonal,
+    fma,
     like,
     load,
     solve_strip,
     store,
+    sum_lanes,
     tile_update_1,
     tile_update_2,
     tile_update_3,
@@ -114,3 +116,24 @@ def minus_inverse(A, n_strips, lanes, stride):
                 count = min(_STRIPS, end - first)
                 _update(A, A, stride, lanes, inverse + first * stride, count, inverse + J * stride,
                         first * stride + J * lanes * lanes, first * lanes, n_strips * lanes)  # fmt: skip
+
+
+@inline
+def solve_transposed(A, n_strips, lanes, stride, v, w):
+    """Lᵀv = b₀ and Lᵀw = b₁ for the first two right-hand sides, as `factor` left them: with b = L⁻¹c, v = K⁻¹c."""
+    right = n_strips * stride
+    zero = like(load(A, 0), 0.0)
+    for J in range(n_strips - 1, -1, -1):  # from the last row up
+        store(v, J * lanes, zero)
+        store(w, J * lanes, zero)
+        for c in range(lanes - 1, -1, -1):
+            k = J * lanes + c
+            below_v = zero
+            below_w = zero
+            for strip in range(J, n_strips):  # in strip J itself, rows up to c are still zero
+                column = load(A, strip * stride + k * lanes)
+                below_v = fma(column, load(v, strip * lanes), below_v)
+                below_w = fma(column, load(w, strip * lanes), below_w)
+            inverse = A[J * stride + k * lanes + c]
+            v[k] = (A[right + k * lanes] - sum_lanes(below_v)) * inverse
+            w[k] = (A[right + k * lanes + 1] - sum_lanes(below_w)) * inverse

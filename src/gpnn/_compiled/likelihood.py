@@ -1,9 +1,9 @@
-"""Log likelihood of one block of rows, with its gradient in every lengthscale, in one compiled function."""
+"""Likelihoods of a few rows, with their gradients in every lengthscale: of all of them, or of one given the others."""
 
 import numpy as np
 
 from gpnn._compiled import aligned, jit
-from gpnn._compiled.cholesky import factor, minus_inverse
+from gpnn._compiled.cholesky import factor, minus_inverse, solve_transposed
 from gpnn._compiled.covariance import covariance
 from gpnn._compiled.vectors import LANES, fma, like, load, store, sum_lanes
 
@@ -57,9 +57,10 @@ def block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_varia
 def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient):
     """Negative log likelihood (eq. 1) of X (s, d), y (s,); `gradient` gets its derivatives (l_1 … l_d, σ_f², σ_ξ²).
 
-    A, slope, z, beta and sums are scratch, from `scratch` for s or more rows. Returns inf if K is not positive definite.
+    A, slope, z, beta and sums are scratch, from `scratch` for s or more rows. Returns inf if K is not positive
+    definite.
     """
-    s, d = X.shape
+    s = len(X)
     lanes = _LANES
     n_strips = -(-s // lanes)
     padded = n_strips * lanes
@@ -78,32 +79,81 @@ def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_varia
             total = fma(load(A, right + stride * (strip + 1) + k * lanes), like(total, A[right + k * lanes]), total)
         store(beta, strip * lanes, total)
 
-    # dloss/dK = ½(K⁻¹ − ββᵀ); each derivative is its inner product with dK/dθ.
     y_beta = 0.0
-    by_noise = 0.0
     for i in range(s):
         y_beta += y[i] * beta[i]
-        by_noise += 0.5 * (-A[(i // lanes) * stride + i * lanes + i % lanes] - beta[i] * beta[i])
+    for strip in range(n_strips):  # dloss/dK = ½(K⁻¹ − ββᵀ)
+        own = load(beta, strip * lanes)
+        half = like(own, -0.5)
+        for j in range((strip + 1) * lanes):
+            at = strip * stride + j * lanes
+            store(A, at, half * fma(own, like(own, beta[j]), load(A, at)))
+    _chain_rule(0.5 * (s - y_beta), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient)
+    return 0.5 * (y_beta + s * np.log(2 * np.pi)) + half_log_determinant
+
+
+@jit
+def predictive_likelihood(
+    kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient
+):
+    """l* = ½(log 2πσ*² + (y* − μ*)²/σ*²) of the last of the rows X (s, d), y (s,), predicted from the others.
+
+    With p = K⁻¹e and a = K⁻¹y for all s rows, e the last unit vector: σ*² = 1/p* and y* − μ* = a*/p*, where * is the
+    last element. Arguments and results otherwise as for `block_likelihood`.
+    """
+    s = len(X)
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    stride = n_strips * lanes * lanes
+    block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
+    A[n_strips * stride + (s - 1) * lanes + 1] = 1.0
+    if not factor(A, n_strips, lanes, stride, 0.0):
+        return np.inf
+    p = np.empty(n_strips * lanes)
+    a = beta
+    solve_transposed(A, n_strips, lanes, stride, a, p)
+
+    precision = p[s - 1]
+    error = a[s - 1] / precision
+    z_squared = error * error * precision
+    for strip in range(n_strips):  # dloss/dK = ½(σ*² + (y* − μ*)²)ppᵀ − ½(y* − μ*)(paᵀ + apᵀ)
+        own_p = load(p, strip * lanes)
+        own_a = load(a, strip * lanes)
+        by_p = like(own_p, 0.5 * (1 / precision + error * error)) * own_p - like(own_p, 0.5 * error) * own_a
+        by_a = like(own_p, -0.5 * error) * own_p
+        for j in range((strip + 1) * lanes):
+            store(A, strip * stride + j * lanes, fma(by_p, like(own_p, p[j]), by_a * like(own_p, a[j])))
+    _chain_rule(0.5 * (1 - z_squared), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient)
+    return 0.5 * (z_squared - np.log(precision) + np.log(2 * np.pi))
+
+
+@jit
+def _chain_rule(along_K, s, G, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient):
+    """Derivatives in (l_1 … l_d, σ_f², σ_ξ²) from G = dloss/dK (lower triangle, in strips) and along_K = ΣG_ij K_ij."""
+    d = len(lengthscale)
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    stride = n_strips * lanes * lanes
+    by_noise = 0.0
+    for i in range(s):
+        by_noise += G[(i // lanes) * stride + i * lanes + i % lanes]
+    zero = like(load(G, 0), 0.0)
+    for k in range(d):
+        store(sums, k * lanes, zero)
     for strip in range(n_strips):
         row = strip * d * lanes
-        own = load(beta, strip * lanes)
-        zero = own - own
-        if strip == 0:
-            for k in range(d):
-                store(sums, k * lanes, zero)
-        for j in range((strip + 1) * lanes):
+        for j in range(min((strip + 1) * lanes, s)):
             column = (j // lanes) * d * lanes + j % lanes
             at = strip * stride + j * lanes
             twice = 1.0 if j >= strip * lanes else 2.0  # the triangle above has the same sums
-            weight = like(zero, -twice) * fma(own, like(zero, beta[j]), load(A, at)) * load(slope, at)
+            weight = like(zero, 2 * twice) * load(G, at) * load(slope, at)
             for k in range(d):  # Σ dloss/d(r²_ij) (z_ik − z_jk)²
                 difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
                 store(sums, k * lanes, fma(weight, difference * difference, load(sums, k * lanes)))
     for k in range(d):
         gradient[k] = -kernel_variance * sum_lanes(load(sums, k * lanes)) / lengthscale[k]
-    gradient[d] = (0.5 * (s - y_beta) - noise_variance * by_noise) / kernel_variance  # dK/dσ_f² = (K − σ_ξ²I)/σ_f²
+    gradient[d] = (along_K - noise_variance * by_noise) / kernel_variance  # dK/dσ_f² = (K − σ_ξ²I)/σ_f²
     gradient[d + 1] = by_noise
-    return 0.5 * (y_beta + s * np.log(2 * np.pi)) + half_log_determinant
 
 
 def scratch(s: int, d: int):

@@ -17,9 +17,9 @@ for most data; the rounding error is estimated for each query, and where it coul
 import numpy as np
 
 from gpnn._compiled import aligned, inline, jit
-from gpnn._compiled.cholesky import factor
+from gpnn._compiled.cholesky import factor, solve_transposed
 from gpnn._compiled.covariance import KERNEL_TAGS, covariance
-from gpnn._compiled.vectors import LANES, fma, like, load, store, sum_lanes
+from gpnn._compiled.vectors import LANES, fma, like, load, store
 from gpnn._types import Array, Hyperparameters
 from gpnn.kernels import Kernel
 from gpnn.solvers import JITTERS, LOWEST_PIVOT, LocalSolution
@@ -43,24 +43,9 @@ def _amplification(A, g, ratio, m, n_strips, lanes, stride):
     The factor is exact for a matrix A + E with |E_ij| of the order of ε√(A_ii A_jj), which moves hᵀA⁻¹y by vᵀEw and
     hᵀA⁻¹h by vᵀEv.
     """
-    right = n_strips * stride
-    zero = like(load(A, 0), 0.0)
     v = np.empty(n_strips * lanes, A.dtype)
     w = np.empty(n_strips * lanes, A.dtype)
-    for J in range(n_strips - 1, -1, -1):  # Lᵀv = L⁻¹h, Lᵀw = L⁻¹(y − center·h): from the last row up
-        store(v, J * lanes, zero)
-        store(w, J * lanes, zero)
-        for c in range(lanes - 1, -1, -1):
-            k = J * lanes + c
-            below_v = zero
-            below_w = zero
-            for strip in range(J, n_strips):  # in strip J itself, rows up to c are still zero
-                column = load(A, strip * stride + k * lanes)
-                below_v = fma(column, load(v, strip * lanes), below_v)
-                below_w = fma(column, load(w, strip * lanes), below_w)
-            inverse = A[J * stride + k * lanes + c]
-            v[k] = (A[right + k * lanes] - sum_lanes(below_v)) * inverse
-            w[k] = (A[right + k * lanes + 1] - sum_lanes(below_w)) * inverse
+    solve_transposed(A, n_strips, lanes, stride, v, w)
     weights = 0.0
     residuals = 0.0
     for i in range(m):
