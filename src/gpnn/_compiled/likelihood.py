@@ -128,6 +128,43 @@ def predictive_likelihood(
 
 
 @jit
+def predictive_likelihoods(
+    kernel_tag, X_star, y_star, rows, y, neighbors, lengthscale, kernel_variance, noise_variance,
+    A, slope, z, beta, sums, gradient,
+):  # fmt: skip
+    """Sum of `predictive_likelihood` over queries X_star (q, d), each given the rows that neighbors (q, m) names.
+
+    `gradient` gets the sum of the gradients. Queries whose K is not positive definite are passed over; the number of
+    the others is returned too.
+    """
+    queries, m = neighbors.shape
+    d = rows.shape[1]
+    X = np.empty((m + 1, d))
+    t = np.empty(m + 1)
+    own = np.empty(d + 2)
+    gradient[:] = 0.0
+    total = 0.0
+    count = 0
+    for q in range(queries):
+        for i in range(m):
+            t[i] = y[neighbors[q, i]]
+            for k in range(d):
+                X[i, k] = rows[neighbors[q, i], k]
+        t[m] = y_star[q]
+        for k in range(d):
+            X[m, k] = X_star[q, k]
+        loss = predictive_likelihood(
+            kernel_tag, X, t, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, own
+        )
+        if np.isfinite(loss):
+            total += loss
+            count += 1
+            for k in range(d + 2):
+                gradient[k] += own[k]
+    return total, count
+
+
+@jit
 def _chain_rule(along_K, s, G, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient):
     """Derivatives in (l_1 … l_d, σ_f², σ_ξ²) from G = dloss/dK (lower triangle, in strips) and along_K = ΣG_ij K_ij."""
     d = len(lengthscale)

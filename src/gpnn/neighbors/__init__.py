@@ -17,7 +17,7 @@ from gpnn.neighbors.flat import Flat
 from gpnn.neighbors.ivf import IVF
 from gpnn.neighbors.kdtree import KDTree
 
-__all__ = ["IVF", "Flat", "KDTree", "NeighborIndex", "make_index", "recall"]
+__all__ = ["IVF", "Flat", "KDTree", "NeighborIndex", "make_index", "nearest_others", "recall"]
 
 _KDTREE_UP_TO = 10  # columns; beyond, boxes overlap the search ball almost everywhere
 _FLAT_UP_TO = 25_000  # rows; below, comparing all of them takes less than building cells
@@ -82,3 +82,14 @@ def recall(found: Neighbors, true: Neighbors) -> float:
     """The share of the true neighbours that were found; rows as near as the farthest true one count as true."""
     farthest = true.distances[:, -1:] * (1 + 1e-6)
     return float(np.mean(found.distances <= farthest))
+
+
+def nearest_others(index: NeighborIndex, X: Array, own: NDArray[np.integer], n_neighbors: int) -> NDArray[np.integer]:
+    """The rows nearest to each of X, by their numbers in the index, but never row number own[i] of what it was built on.
+
+    Where own[i] is not in the index (say −1), nothing is left out.
+    """
+    found = index.query(X, min(n_neighbors + 1, len(index.order))).indices
+    drop = index.order[found] == np.asarray(own)[:, None]
+    drop[~drop.any(axis=1), -1] = True  # not among them: the farthest is one too many
+    return found[~drop].reshape(len(found), found.shape[1] - 1)

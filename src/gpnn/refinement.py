@@ -1,0 +1,127 @@
+"""Phase 1, second part: θ̂ where predictions happen, with one lengthscale per column.
+
+A small random subset sees coarse structure only, while a prediction lives on its nearest rows. Here rows are predicted
+from their nearest other rows, and θ̂ follows the gradient of their mean l* (Adam on minibatches). Neighbours are searched
+in the metric that the lengthscales define, again at every round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpnn._compiled.covariance import KERNEL_TAGS
+from gpnn._compiled.likelihood import predictive_likelihoods, scratch
+from gpnn._parallel import for_each_block
+from gpnn._types import Array, Hyperparameters
+from gpnn.errors import InvalidInputError
+from gpnn.kernels import Kernel
+from gpnn.neighbors import make_index, nearest_others
+from gpnn.neighbors.cells import Rows
+
+_BATCH = 128
+_MOST_QUERIES = 4096  # per round; beyond, minibatches come back to the same rows
+_NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better (docs/ablation.md)
+_RATE = 0.1
+_LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
+_SEARCH = 64
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Rows whose outcome is known and which are predicted as if it were not: X (q, d), y (q,).
+
+    own (q,): the number of each among the rows that it may be predicted from, or −1 if it is not one of them.
+    """
+
+    X: Array
+    y: Array
+    own: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, chosen) -> Probes:
+        return Probes(self.X[chosen], self.y[chosen], self.own[chosen])
+
+
+def refine(
+    rows: NDArray[np.float32],
+    y: Array,
+    probes: Probes,
+    kernel: Kernel,
+    start: Hyperparameters,
+    rounds: tuple[int, ...],
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+    shrinkage: float = 0.0,
+) -> Hyperparameters:
+    """θ̂ after as many Adam steps as `rounds` says, with neighbours found anew at the start of each round.
+
+    rows (n, d), y (n,): what probes are predicted from. `shrinkage` pulls log-lengthscales towards their mean.
+    """
+    d = rows.shape[1]
+    m = min(_NEIGHBORS, len(rows) - 1)
+    if m < 1:
+        raise InvalidInputError("Refinement needs at least two rows.")
+    work, gradient = scratch(m + 1, d), np.empty(d + 2)
+    u = np.log([*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)])
+    adam = Adam(len(u), n_steps=sum(rounds))
+    for n_steps in rounds:
+        chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES, n_steps * _BATCH), replace=False)]
+        neighbors = search(rows, chosen, np.exp(u[:d]), m, int(rng.integers(2**31)), n_jobs)
+        for _ in range(n_steps):
+            batch = rng.choice(len(chosen), min(_BATCH, len(chosen)), replace=False)
+            theta = np.exp(u)
+            _, count = predictive_likelihoods(
+                KERNEL_TAGS[kernel.name], chosen.X[batch], chosen.y[batch], rows, y, neighbors[batch],
+                theta[:d].copy(), theta[d], theta[d + 1], *work, gradient,
+            )  # fmt: skip
+            if count == 0:  # nowhere positive definite: more noise will help
+                slope = np.zeros(d + 2)
+                slope[-1] = -1.0
+            else:
+                slope = gradient * theta / count
+            slope[:d] += shrinkage * (u[:d] - u[:d].mean())
+            u += adam.step(slope)
+            u[-1] = max(u[-1], _LOWEST)
+    theta = np.exp(u)
+    return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
+
+
+def search(
+    rows: NDArray[np.float32], probes: Probes, lengthscale: Array, n_neighbors: int, seed: int, n_jobs: int | None
+) -> NDArray[np.int64]:
+    """Row numbers (q, m) of each probe's nearest other rows when columns are divided by the lengthscale."""
+    n, d = rows.shape
+    factors = np.broadcast_to(1 / np.asarray(lengthscale), d).astype(np.float32)
+    scaled = Rows.allocate(n, d)
+    np.multiply(rows, factors, out=scaled)
+    X = probes.X * factors
+    m = min(n_neighbors, n - 1)
+    index = make_index("auto", n, d, m).build(scaled, m + 1, X[:500], n_jobs, seed)
+    found = np.empty((len(probes), m), np.int64)
+
+    def one(part: slice) -> None:
+        found[part] = index.order[nearest_others(index, X[part], probes.own[part], m)]
+
+    for_each_block(one, len(probes), _SEARCH, n_jobs)
+    return found
+
+
+class Adam:
+    """Steps of Adam whose length falls to zero over the second half."""
+
+    def __init__(self, size: int, n_steps: int):
+        self.first, self.second = np.zeros(size), np.zeros(size)
+        self.n_steps, self.number = n_steps, 0
+
+    def step(self, gradient: Array) -> Array:
+        self.number += 1
+        self.first = 0.9 * self.first + 0.1 * gradient
+        self.second = 0.99 * self.second + 0.01 * gradient**2
+        rate = _RATE * min(1.0, 2 * (1 - self.number / self.n_steps) + 0.05)
+        mean, scale = self.first / (1 - 0.9**self.number), np.sqrt(self.second / (1 - 0.99**self.number))
+        return -rate * mean / (scale + 1e-8)
