@@ -64,9 +64,8 @@ def crps(y: Array, prediction: Prediction) -> float:
     """Continuous ranked probability score, mean over rows, in the units of y."""
     z, scale = _standardised(y, prediction)
     nu = prediction.degrees_of_freedom
-    if nu is None:
-        tails, spread = np.ones(1), 1 / np.sqrt(np.pi)
-    else:
+    tails, spread = np.ones_like(z), 1 / np.sqrt(np.pi)
+    if nu is not None:
         tails = (nu + z**2) / (nu - 1)
         spread = 2 * np.sqrt(nu) / (nu - 1) * np.exp(betaln(0.5, nu - 0.5) - 2 * betaln(0.5, nu / 2))
     inside = 2 * _distribution(z, prediction) - 1
