@@ -158,6 +158,7 @@ def test_no_noise_and_repeated_rows(rng):
         ({"noise_ratios": (0.0, 1.0)}, "noise_ratios"),
         ({"inverse_lengthscales": ()}, "inverse_lengthscales"),
         ({"variance_prior": (-1.0, 1.0)}, "variance_prior"),
+        ({"variance_prior": (2.0,)}, "variance_prior"),
         ({"index": "hnsw"}, "index"),
     ],
 )

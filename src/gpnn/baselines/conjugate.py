@@ -89,7 +89,8 @@ def kriging_weights(x: Array, N: Array, kernel: Kernel, pair: Hyperparameters) -
     M = kernel.correlation(np.maximum(r2[:, :, None] + r2[:, None, :] - 2 * inner, 0))
     np.einsum("qii->qi", M)[...] = 1 + pair.noise_variance
     w = np.linalg.solve(M, z[..., None])[..., 0]
-    return w, 1 + pair.noise_variance - (w * z).sum(axis=1)
+    v = 1 + pair.noise_variance - (w * z).sum(axis=1)
+    return w, np.maximum(v, pair.noise_variance)  # which it is never below, but for rounding
 
 
 def previous_neighbors(
@@ -103,25 +104,28 @@ def previous_neighbors(
     """
     n, d = X.shape
     found = np.empty((n - m, m), np.int64)
-    done = m
-    while done < n:
-        N = min(2 * done, n)
-        k = min(3 * m + 1, N)
-        built = make_index(index, N, d, k).build(X[:N].copy(), k, X[:N][-1000:], n_jobs, 0, progress)
 
-        def search(part: slice, done=done, N=N, k=k, built=built) -> None:
-            rows = np.arange(done + part.start, done + part.stop)
-            query = built.query
+    def find(done: int, N: int) -> None:
+        """Those of rows done … N − 1."""
+        ask_for = min(3 * m + 1, N)
+        built = make_index(index, N, d, ask_for).build(X[:N].copy(), ask_for, X[:N][-1000:], n_jobs, 0, progress)
+
+        def search(part: slice) -> None:
+            rows, k, query = np.arange(done + part.start, done + part.stop), ask_for, built.query
             while len(rows):
                 near = built.order[query(X[rows], k).indices]
                 before = near < rows[:, None]
                 enough = before.sum(axis=1) >= m
                 first = np.argsort(~before[enough], axis=1, kind="stable")[:, :m]
                 found[rows[enough] - m] = np.take_along_axis(near[enough], first, axis=1)
-                rows, k = rows[~enough], min(2 * k, N)
-                query = built.query if built.exact else built.exact_query
+                rows, k, query = rows[~enough], min(2 * k, N), built.query if built.exact else built.exact_query
 
         for_each_block(search, N - done, 256, n_jobs, progress)
+
+    done = m
+    while done < n:
+        N = min(2 * done, n)
+        find(done, N)
         done = N
     return found
 
@@ -226,8 +230,9 @@ class ConjugateNNGP(WhitenedRegressor):
         self.verbose = verbose
 
     def _learn(self, X: Array, y: Array, rng: np.random.Generator) -> Hyperparameters:
-        for name in ("inverse_lengthscales", "noise_ratios", "variance_prior"):
-            _check_positive(name, getattr(self, name))
+        _check_positive("inverse_lengthscales", self.inverse_lengthscales)
+        _check_positive("noise_ratios", self.noise_ratios)
+        _check_positive("variance_prior", self.variance_prior, count=2)
         shuffled = rng.permutation(len(X))
         X, y = X[shuffled], y[shuffled]
         self.cv_scores_: Array | None = None
@@ -243,26 +248,27 @@ class ConjugateNNGP(WhitenedRegressor):
         """The pair (φ, α) with the least mean criterion over rows held out, one fold after another."""
         table = product(self.inverse_lengthscales, self.noise_ratios)
         pairs = [Hyperparameters(1 / phi, 1.0, alpha) for phi, alpha in table]
-        criterion = metrics.crps if self.criterion == "crps" else metrics.mse
         fold = np.arange(len(X)) % min(self.n_folds, len(X))  # rows are in random order already
         total = np.zeros(len(pairs))
         for k in range(fold.max() + 1):
-            name = f"fold {k + 1}"
-            process = self._condition(X[fold != k], y[fold != k], pairs, name)
-            X_held, y_held = X[fold == k], y[fold == k]
-            size = rows_per_block(process.m, X.shape[1])
-            sums = np.zeros((-(-len(X_held) // size), len(pairs)))
-
-            def add(part: slice, process=process, X=X_held, y=y_held, sums=sums, size=size) -> None:
-                for g, law in enumerate(process.laws(X[part], self._design(X[part]))):
-                    sums[part.start // size, g] = criterion(y[part], law) * len(law)
-
-            for_each_block(add, len(X_held), size, self.n_jobs, self._bar(name))
-            total += sums.sum(axis=0)
-        mean = total / len(X)
-        scores = mean if self.criterion == "crps" else np.sqrt(mean)
+            process = self._condition(X[fold != k], y[fold != k], pairs, f"fold {k + 1}")
+            total += self._sum_of_scores(process, X[fold == k], y[fold == k])
+        scores = total / len(X) if self.criterion == "crps" else np.sqrt(total / len(X))
         self.cv_scores_ = scores.reshape(len(self.inverse_lengthscales), -1)
         return pairs[int(np.argmin(scores))]
+
+    def _sum_of_scores(self, process: NNGP, X: Array, y: Array) -> Array:
+        """The criterion (squared, for "rmse") summed over rows held out, for each pair."""
+        criterion = metrics.crps if self.criterion == "crps" else metrics.mse
+        size = rows_per_block(process.m, X.shape[1])
+        sums = np.zeros((-(-len(X) // size), len(process.pairs)))
+
+        def add(part: slice) -> None:
+            for g, law in enumerate(process.laws(X[part], self._design(X[part]))):
+                sums[part.start // size, g] = criterion(y[part], law) * len(law)
+
+        for_each_block(add, len(X), size, self.n_jobs, self._bar("score"))
+        return sums.sum(axis=0)
 
     def _condition(self, X: Array, y: Array, pairs: Sequence[Hyperparameters], name: str) -> NNGP:
         targets = np.concatenate([y[:, None], self._design(X)], axis=1)
@@ -285,7 +291,10 @@ class ConjugateNNGP(WhitenedRegressor):
         return rows_per_block(self.process_.m, self.n_features_in_)
 
 
-def _check_positive(name: str, values) -> None:
+def _check_positive(name: str, values, count: int | None = None) -> None:
     numbers = np.asarray(values, dtype=float)
-    if numbers.ndim != 1 or numbers.size == 0 or not (np.isfinite(numbers) & (numbers > 0)).all():
-        raise InvalidInputError(f"{name} = {values!r} must be one or more positive numbers, such as (0.1, 1.0).")
+    right_count = numbers.ndim == 1 and (len(numbers) == count if count else len(numbers) > 0)
+    if not (right_count and (np.isfinite(numbers) & (numbers > 0)).all()):
+        raise InvalidInputError(
+            f"{name} = {values!r} must be {count or 'one or more'} positive numbers, such as (2.0, 1.0)."
+        )

@@ -86,7 +86,7 @@ class Experts(WhitenedRegressor):
     kernel : "rbf" (the paper's), "exponential", "matern32" or "matern52"
     whitening : "full", "diagonal" or "none", as in `GPnnRegressor`
     params : Hyperparameters in whitened units; given, nothing is estimated
-    optimizer : "adam" as in the paper (rate 0.1), or "lbfgs", which converges in about a fifth of the evaluations
+    optimizer : "adam" as in the paper (rate 0.1), or "lbfgs", which converges in a fifth of the evaluations or fewer
     n_steps : steps of the optimiser, each of them over all rows
     n_jobs, random_state, verbose : as in `GPnnRegressor`
 
