@@ -14,7 +14,9 @@ from gpnn.neighbors import IVF
 PARAMS = Hyperparameters(0.8, 2.0, 0.1)
 
 
-@parametrize_with_checks([ConjugateNNGP(random_state=0, inverse_lengthscales=(1.0,), noise_ratios=(0.1, 1.0))])
+@parametrize_with_checks(
+    [ConjugateNNGP(n_folds=2, inverse_lengthscales=(1.0,), noise_ratios=(0.1, 1.0), random_state=0)]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)

@@ -13,7 +13,7 @@ ALL = [PoE, GPoE, BCM, RBCM, GRBCM]
 PARAMS = Hyperparameters(0.8, 1.7, 0.05)
 
 
-@parametrize_with_checks([kind(expert_size=50, n_steps=20, random_state=0) for kind in ALL])
+@parametrize_with_checks([kind(expert_size=50, n_steps=5, random_state=0) for kind in ALL])
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
