@@ -31,6 +31,24 @@ def test_value_and_gradient(blocks, kernel, n_lengthscales, rng):
     np.testing.assert_allclose(gradient, numerical, atol=1e-7)
 
 
+def test_blocks_of_unequal_size(blocks):
+    X, y = ([part[0], part[1][:-1], part[2][:7]] for part in blocks)
+    theta = np.array([0.9, 1.1, 0.1])
+    together = BlockLikelihood(X, y, KERNELS["rbf"])(theta)
+    apart = [BlockLikelihood([X_b], [y_b], KERNELS["rbf"])(theta) for X_b, y_b in zip(X, y, strict=True)]
+    share = np.array([43, 42, 7]) / 92
+    assert together[0] == pytest.approx(share @ [loss for loss, _ in apart])
+    np.testing.assert_allclose(together[1], share @ np.array([gradient for _, gradient in apart]))
+
+
+def test_adam_takes_the_steps_it_is_told_to(blocks):
+    found = estimate(*blocks, KERNELS["rbf"], "adam", n_steps=7)
+    assert found.n_evaluations == 8  # and one for the final loss
+    still = estimate(*blocks, KERNELS["rbf"], "adam", n_steps=7, rate=1e-9).params
+    assert still.lengthscale == pytest.approx(np.log(2), rel=1e-6)
+    assert abs(found.params.lengthscale - np.log(2)) > 0.1
+
+
 def test_singular_blocks_cost_infinitely_much(blocks):
     X, y = blocks
     assert BlockLikelihood(X, y, KERNELS["rbf"])(np.array([1e3, 1e4, 0.0]))[0] == np.inf

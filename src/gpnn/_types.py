@@ -43,10 +43,12 @@ class Hyperparameters:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Gaussian predictive law of y*: means and variances (noise included), both of shape (n,)."""
+    """Predictive law of y*, Gaussian or Student-t: means and variances (noise included), both of shape (n,)."""
 
     mean: Array
     variance: Array
+    degrees_of_freedom: float | None = None
+    """None: Gaussian. A number above 2: Student-t, scaled so that its variance is `variance`."""
 
     @property
     def std(self) -> Array:

@@ -1,4 +1,4 @@
-"""What the estimator accepts. Every refusal says what is wrong, where, and what to do about it."""
+"""What the estimators accept. Every refusal says what is wrong, where, and what to do about it."""
 
 import numbers
 
@@ -17,25 +17,43 @@ from gpnn.whitening import WHITENINGS
 _BLOCK = 65_536
 
 
+_LOWEST = {
+    "n_neighbors": 1,
+    "n_blocks": 1,
+    "block_size": 2,
+    "calibration_size": 0,
+    "batch_size": 1,
+    "n_jobs": -1000,
+    "max_rows": 2,
+    "subset_size": 2,
+    "expert_size": 2,
+    "n_steps": 1,
+    "n_folds": 2,
+}
+_OPTIONAL = {"batch_size", "n_jobs"}
+_CHOICES = {"optimizer": OPTIMIZERS, "whitening": WHITENINGS, "mean": ("zero", "linear"), "criterion": ("crps", "rmse")}
+
+
 def check_settings(model) -> None:
-    for name, lowest in (("n_neighbors", 1), ("n_blocks", 1), ("block_size", 2), ("calibration_size", 0)):
-        check_integer(name, getattr(model, name), lowest)
-    if model.batch_size is not None:
-        check_integer("batch_size", model.batch_size, 1)
-    if model.n_jobs is not None:
-        check_integer("n_jobs", model.n_jobs, -1000)
-    n_threads(model.n_jobs)
-    get_kernel(model.kernel)
-    make_solver(model.solver)
-    make_index(model.index, n=1, d=1, n_neighbors=1)
-    for name, known in (("optimizer", OPTIMIZERS), ("whitening", WHITENINGS)):
-        if getattr(model, name) not in known:
-            raise InvalidInputError(f"{name} = {getattr(model, name)!r} is unknown. Choose one of: {', '.join(known)}.")
-    if not (model.params is None or isinstance(model.params, Hyperparameters)):
-        raise InvalidInputError(
-            f"params = {model.params!r} must be None, or "
-            "gpnn.Hyperparameters(lengthscale=…, kernel_variance=…, noise_variance=…)."
-        )
+    """Each setting by its name: whichever estimator has it, it means the same."""
+    for name, value in model.get_params(deep=False).items():
+        if name in _LOWEST and not (value is None and name in _OPTIONAL):
+            check_integer(name, value, _LOWEST[name])
+            if name == "n_jobs":
+                n_threads(value)
+        elif name in _CHOICES and value not in _CHOICES[name]:
+            raise InvalidInputError(f"{name} = {value!r} is unknown. Choose one of: {', '.join(_CHOICES[name])}.")
+        elif name == "kernel":
+            get_kernel(value)
+        elif name == "solver":
+            make_solver(value)
+        elif name == "index":
+            make_index(value, n=1, d=1, n_neighbors=1)
+        elif name == "params" and not (value is None or isinstance(value, Hyperparameters)):
+            raise InvalidInputError(
+                f"params = {value!r} must be None, or "
+                "gpnn.Hyperparameters(lengthscale=…, kernel_variance=…, noise_variance=…)."
+            )
 
 
 def check_integer(name: str, value, lowest: int) -> None:
@@ -46,7 +64,7 @@ def check_integer(name: str, value, lowest: int) -> None:
 def check_training_data(model, X, y):
     """X as a float32 or float64 matrix (not copied if it is one) and y as float64, both finite, y not constant."""
     _check_columns_are_numbers(X)
-    _check_target(y)
+    check_target(y)
     X, y = validate_data(
         model, X, y, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2, y_numeric=True
     )
@@ -106,7 +124,7 @@ def _is_text(kind, column) -> bool:
     return name in ("str", "category", "categorical", "date") or name.startswith(("string", "datetime", "enum", "utf8"))
 
 
-def _check_target(y) -> None:
+def check_target(y) -> None:
     if y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None. Call fit(X, y).")
     values = np.asarray(y)

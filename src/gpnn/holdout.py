@@ -1,4 +1,4 @@
-"""Which rows stand in for future queries, to learn, choose and calibrate on, and which rows may then be their neighbours.
+"""Which rows stand in for future queries, to learn, choose and calibrate on, and which may then be their neighbours.
 
 A random row left out of its own prediction looks like a query that lies as near to the data as the rows do to each
 other. Where queries will lie in gaps, whole patches of rows must be left out instead.
@@ -23,7 +23,7 @@ _PATCHES, _SHARE = 40, 0.1
 
 @dataclass(frozen=True)
 class Holdout:
-    """Row numbers: `learn` and `judge` (disjoint, in random order) are predicted, from rows that are not in `hidden`."""
+    """Row numbers: `learn` and `judge` (disjoint, in random order) are predicted, from rows not in `hidden`."""
 
     learn: Rows
     judge: Rows
@@ -71,8 +71,8 @@ def from_splitter(splitter, X: Array, y: Array, rng: np.random.Generator) -> Hol
         _, test = next(iter(splits))
     except (AttributeError, TypeError, StopIteration) as error:
         raise InvalidInputError(
-            f"holdout = {splitter!r} must be 'random', 'patches', or a scikit-learn splitter whose split(X, y) gives at "
-            f"least one (train, test) pair of row numbers: {error}"
+            f"holdout = {splitter!r} must be 'random', 'patches', or a scikit-learn splitter whose split(X, y) gives "
+            f"at least one (train, test) pair of row numbers: {error}"
         ) from error
     test = rng.permutation(np.asarray(test, dtype=np.int64))
     if not 2 <= len(test) < len(X) - 1:

@@ -1,10 +1,11 @@
-"""How good a prediction is. Each function takes the observed `y` and a Gaussian `Prediction`.
+"""How good a prediction is. Each function takes the observed `y` and a `Prediction`, Gaussian or Student-t.
 
-`mse`, `rmse`, `nll` and `calibration` are the paper's (section 3); `coverage`, `pit` and `crps` look at the whole law.
+`mse`, `rmse`, `nll` and `calibration` are the paper's (section 3), `nll` for Gaussian laws only; `log_score`,
+`coverage`, `pit` and `crps` look at the whole law, whichever it is.
 """
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import betaln, ndtr, ndtri, stdtr, stdtrit
 
 from gpnn._types import Array, Prediction
 from gpnn.errors import InvalidInputError
@@ -25,8 +26,19 @@ def z_squared(y: Array, prediction: Prediction) -> Array:
 
 
 def nll(y: Array, prediction: Prediction) -> float:
-    """Mean of l* = ½(log σ*² + z* + log 2π)."""
-    return float(np.mean(0.5 * (np.log(prediction.variance) + z_squared(y, prediction) + np.log(2 * np.pi))))
+    """Mean of l* = ½(log σ*² + z* + log 2π), the negative log density of a Gaussian law."""
+    if prediction.degrees_of_freedom is not None:
+        raise InvalidInputError(
+            f"nll is that of a Gaussian law, but this one is Student-t ({prediction.degrees_of_freedom:g} degrees of "
+            "freedom): it would score a law that was not predicted. Use metrics.log_score, the same score for any law."
+        )
+    return log_score(y, prediction)
+
+
+def log_score(y: Array, prediction: Prediction) -> float:
+    """Mean negative log density of the law itself; for a Gaussian one it is `nll`."""
+    z, scale = _standardised(y, prediction)
+    return float(np.mean(np.log(scale) - _log_density(z, prediction)))
 
 
 def calibration(y: Array, prediction: Prediction) -> float:
@@ -38,19 +50,48 @@ def coverage(y: Array, prediction: Prediction, level: float = 0.9) -> float:
     """The share of rows inside their central interval of probability `level`."""
     if not 0 < level < 1:
         raise InvalidInputError(f"coverage: level = {level} must lie strictly between 0 and 1, such as 0.9.")
-    return float(np.mean(z_squared(y, prediction) <= ndtri(0.5 + level / 2) ** 2))
+    nu = prediction.degrees_of_freedom
+    farthest = ndtri(0.5 + level / 2) if nu is None else stdtrit(nu, 0.5 + level / 2)
+    return float(np.mean(np.abs(_standardised(y, prediction)[0]) <= farthest))
 
 
 def pit(y: Array, prediction: Prediction) -> Array:
-    """Probability integral transform Φ((y* − μ*)/σ*), one per row: uniform when the law is right."""
-    return ndtr((_observed(y, prediction) - prediction.mean) / prediction.std)
+    """Probability integral transform F((y* − μ*)/scale), one per row: uniform when the law is right."""
+    return _distribution(_standardised(y, prediction)[0], prediction)
 
 
 def crps(y: Array, prediction: Prediction) -> float:
-    """Continuous ranked probability score of the Gaussian law, mean over rows, in the units of y."""
-    z = (_observed(y, prediction) - prediction.mean) / prediction.std
-    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    return float(np.mean(prediction.std * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))))
+    """Continuous ranked probability score, mean over rows, in the units of y."""
+    z, scale = _standardised(y, prediction)
+    nu = prediction.degrees_of_freedom
+    tails, spread = np.ones_like(z), 1 / np.sqrt(np.pi)
+    if nu is not None:
+        tails = (nu + z**2) / (nu - 1)
+        spread = 2 * np.sqrt(nu) / (nu - 1) * np.exp(betaln(0.5, nu - 0.5) - 2 * betaln(0.5, nu / 2))
+    inside = 2 * _distribution(z, prediction) - 1
+    return float(np.mean(scale * (z * inside + 2 * tails * np.exp(_log_density(z, prediction)) - spread)))
+
+
+# --- the two standard laws --------------------------------------------------------------------------------------------
+
+
+def _standardised(y: Array, prediction: Prediction) -> tuple[Array, Array]:
+    """(y* − μ*)/scale and the scale: σ*, or σ*√((ν − 2)/ν) for Student-t, whose standard law has variance ν/(ν − 2)."""
+    nu = prediction.degrees_of_freedom
+    scale = prediction.std if nu is None else prediction.std * np.sqrt((nu - 2) / nu)
+    return (_observed(y, prediction) - prediction.mean) / scale, scale
+
+
+def _log_density(z: Array, prediction: Prediction) -> Array:
+    nu = prediction.degrees_of_freedom
+    if nu is None:
+        return -0.5 * (z**2 + np.log(2 * np.pi))
+    return -0.5 * ((nu + 1) * np.log1p(z**2 / nu) + np.log(nu)) - betaln(0.5, nu / 2)
+
+
+def _distribution(z: Array, prediction: Prediction) -> Array:
+    nu = prediction.degrees_of_freedom
+    return ndtr(z) if nu is None else stdtr(nu, z)
 
 
 def _observed(y: Array, prediction: Prediction) -> Array:

@@ -1,8 +1,8 @@
 """Phase 1, second part: θ̂ where predictions happen, with one lengthscale per column.
 
 A small random subset sees coarse structure only, while a prediction lives on its nearest rows. Here rows are predicted
-from their nearest other rows, and θ̂ follows the gradient of their mean l* (Adam on minibatches). Neighbours are searched
-in the metric that the lengthscales define, again at every round.
+from their nearest other rows, and θ̂ follows the gradient of their mean l* (Adam on minibatches). Neighbours are
+searched in the metric that the lengthscales define, again at every round.
 """
 
 from __future__ import annotations

@@ -139,13 +139,7 @@ class GPnnRegressor(DistributionRegressor):
         check_is_fitted(self)
         X = check_new_rows(self, X)
         prediction, jitter = self._predict_whitened(X, "predict", self.whitener_.transform)
-        if jitter > 0:
-            warnings.warn(
-                f"Some local systems were singular; up to {jitter:.0e}·σ_f² was added to their diagonals. "
-                "This happens when rows repeat and the noise variance is close to zero.",
-                GPnnWarning,
-                stacklevel=2,
-            )
+        self._warn_of_jitter(jitter)
         return self.whitener_.inverse(prediction)
 
     def kneighbors(self, X) -> Neighbors:

@@ -57,7 +57,7 @@ def block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_varia
 def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient):
     """Negative log likelihood (eq. 1) of X (s, d), y (s,); `gradient` gets its derivatives (l_1 … l_d, σ_f², σ_ξ²).
 
-    A, slope, z, beta and sums are scratch, from `scratch` for s or more rows. Returns inf if K is not positive
+    A, slope, z, beta and sums are scratch, from `scratch` for s rows or more. Returns inf if K is not positive
     definite.
     """
     s = len(X)

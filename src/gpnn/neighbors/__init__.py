@@ -85,9 +85,9 @@ def recall(found: Neighbors, true: Neighbors) -> float:
 
 
 def nearest_others(index: NeighborIndex, X: Array, own: NDArray[np.integer], n_neighbors: int) -> NDArray[np.integer]:
-    """The rows nearest to each of X, by their numbers in the index, but never row number own[i] of what it was built on.
+    """The rows nearest to each of X, numbered as in the index, but never row own[i] of what it was built from.
 
-    Where own[i] is not in the index (say −1), nothing is left out.
+    Where own[i] is no such row (say −1), nothing is left out.
     """
     found = index.query(X, min(n_neighbors + 1, len(index.order))).indices
     drop = index.order[found] == np.asarray(own)[:, None]

@@ -15,6 +15,7 @@ for most data; the rounding error is estimated for each query, and where it coul
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpnn._compiled import aligned, inline, jit
 from gpnn._compiled.cholesky import factor, solve_transposed
@@ -56,8 +57,9 @@ def _amplification(A, g, ratio, m, n_strips, lanes, stride):
 
 
 @inline
-def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes):
-    """(mean, 1/precision, rounding errors of the two) of one query; NaN if A is not positive definite.
+def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, sizes, mean, shrinkage):
+    """The rounding errors of mean and 1/precision of one query, whose values go to `mean` and `shrinkage`: one for each
+    of `sizes`, from that many of the nearest rows. Those are NaN if A is not positive definite.
 
     A, z and g are scratch: the matrix, the scaled differences N − x and g(|z|²), all in strips.
     """
@@ -112,16 +114,22 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes):
                 A[s * stride + i * lanes + lane] = 1
 
     if not factor(A, n_strips, lanes, stride, LOWEST_PIVOT):
-        return np.nan, np.nan, np.nan, np.nan
+        mean[:] = np.nan
+        shrinkage[:] = np.nan
+        return np.nan, np.nan
     precision = 1.0
     product = 0.0
-    for i in range(m):
+    done = 0
+    for i in range(m):  # row i of L⁻¹ sees rows up to i only: each partial sum is the answer for that many neighbours
         a = np.float64(A[right + i * lanes])  # L⁻¹h
         b = np.float64(A[right + i * lanes + 1])  # L⁻¹(y − center·h)
         precision += a * a
         product += a * b
-    # eq. 6; hᵀA⁻¹(center·h) = center·(precision − 1)
-    mean = (product + center * (precision - 1)) / precision
+        while done < len(sizes) and sizes[done] == i + 1:
+            # eq. 6; hᵀA⁻¹(center·h) = center·(precision − 1)
+            mean[done] = (product + center * (precision - 1)) / precision
+            shrinkage[done] = 1 / precision
+            done += 1
     mean_error = 0.0
     variance_error = 0.0
     if A.itemsize == 4:
@@ -131,44 +139,53 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes):
         weights, residuals = _amplification(A, g, ratio, m, n_strips, lanes, stride)
         mean_error = _EPSILON * (np.sqrt(weights * residuals) / precision + 2 * (abs(center) + spread))
         variance_error = _EPSILON * weights / (precision * precision)
-    return mean, 1 / precision, mean_error, variance_error
+    return mean_error, variance_error
 
 
 @jit
 def _solve_block(
-    kernel_tag, X_star, neighbors, y, inverse_lengthscale, ratio, mask, A, z, g, lanes, mean, shrinkage, errors
+    kernel_tag, X_star, neighbors, y, inverse_lengthscale, ratio, mask, A, z, g, lanes, sizes, mean, shrinkage, errors
 ):
     for q in range(len(X_star)):
         if mask[q]:
-            mean[q], shrinkage[q], errors[0, q], errors[1, q] = _solve_one(
-                kernel_tag, X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio, A, z, g, lanes
-            )
+            errors[0, q], errors[1, q] = _solve_one(
+                kernel_tag, X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio, A, z, g, lanes,
+                sizes, mean[q], shrinkage[q],
+            )  # fmt: skip
 
 
 def solve(
     X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
 ) -> LocalSolution:
+    mean, variance, jitter = solve_path(X_star, neighbors, y_neighbors, kernel, params, np.array([neighbors.shape[1]]))
+    return LocalSolution(mean[:, 0], variance[:, 0], jitter)
+
+
+def solve_path(
+    X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters, sizes: NDArray
+) -> LocalSolution:
+    """Means and variances (q, k) from the nearest sizes[0] < … < sizes[k−1] of the neighbours, for the price of one."""
     tag = KERNEL_TAGS[kernel.name]
     queries, m, d = neighbors.shape
-    mean, shrinkage, jitter = np.zeros((3, queries))
-    errors = np.zeros((2, queries))
+    mean, shrinkage = np.zeros((2, queries, len(sizes)))
+    jitter, errors = np.zeros(queries), np.zeros((2, queries))
     ratio = params.noise_variance / params.kernel_variance
 
     def attempt(dtype, mask, extra=0.0):
         _solve_block(
             tag, *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), y_neighbors,
             _inverse(params.lengthscale, d, dtype), dtype(ratio + extra), mask, *_scratch(m, d, dtype),
-            mean, shrinkage, errors,
+            sizes, mean, shrinkage, errors,
         )  # fmt: skip
 
     attempt(np.float32, np.ones(queries, dtype=bool))
-    variance = params.kernel_variance * shrinkage + params.noise_variance
+    variance = params.kernel_variance * shrinkage[:, -1] + params.noise_variance
     for_mean, for_variance = (_TOLERANCE / factor for factor in _ROUNDING[kernel.name])
     accurate = errors[0] <= for_mean * np.sqrt(variance)
     accurate &= params.kernel_variance * errors[1] <= for_variance * variance
     shrinkage[~accurate] = np.nan  # comparisons with NaN are False
     for extra in JITTERS:
-        failed = np.isnan(shrinkage)
+        failed = np.isnan(shrinkage[:, -1])
         if not failed.any():
             break
         jitter[failed] = extra
