@@ -31,18 +31,22 @@ _LOWEST = {
     "n_folds": 2,
 }
 _OPTIONAL = {"batch_size", "n_jobs"}
-_CHOICES = {"optimizer": OPTIMIZERS, "whitening": WHITENINGS, "mean": ("zero", "linear"), "criterion": ("crps", "rmse")}
+_CHOICES = {"optimizer": OPTIMIZERS, "whitening": WHITENINGS, "criterion": ("crps", "rmse")}
 
 
 def check_settings(model) -> None:
     """Each setting by its name: whichever estimator has it, it means the same."""
     for name, value in model.get_params(deep=False).items():
+        if isinstance(value, str) and value == "auto" and name in getattr(model, "_auto", ()):
+            continue
         if name in _LOWEST and not (value is None and name in _OPTIONAL):
             check_integer(name, value, _LOWEST[name])
             if name == "n_jobs":
                 n_threads(value)
         elif name in _CHOICES and value not in _CHOICES[name]:
             raise InvalidInputError(f"{name} = {value!r} is unknown. Choose one of: {', '.join(_CHOICES[name])}.")
+        elif name == "mean" and isinstance(value, str) and value not in model._means:
+            raise InvalidInputError(f"mean = {value!r} is unknown. Choose one of: {', '.join(model._means)}.")
         elif name == "kernel":
             get_kernel(value)
         elif name == "solver":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from gpnn._compiled.covariance import KERNEL_TAGS
+from gpnn._compiled.covariance import KERNEL_NUMBERS
 from gpnn._compiled.likelihood import block_likelihood, scratch
 from gpnn._parallel import for_each_block
 from gpnn._types import Array, Hyperparameters
@@ -48,7 +48,7 @@ class BlockLikelihood:
         self.n_jobs, self.progress = n_jobs, progress
         self.n_rows = sum(len(block) for block in y)
         self.n_evaluations = 0
-        self._tag = KERNEL_TAGS[kernel.name]
+        self._tag = KERNEL_NUMBERS[kernel.name]
         self._spare: list[tuple[Array, ...]] = []  # work arrays, one set per thread
 
     def __call__(self, theta: Array) -> tuple[float, Array]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpnn._compiled.covariance import KERNEL_TAGS
+from gpnn._compiled.covariance import KERNEL_NUMBERS
 from gpnn._compiled.likelihood import predictive_likelihoods, scratch
 from gpnn._parallel import for_each_block
-from gpnn._types import Array, Hyperparameters
+from gpnn._types import Array, Hyperparameters, Prediction
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import Kernel
 from gpnn.neighbors import make_index, nearest_others
@@ -66,7 +66,7 @@ def refine(
     m = min(_NEIGHBORS, len(rows) - 1)
     if m < 1:
         raise InvalidInputError("Refinement needs at least two rows.")
-    work, gradient = scratch(m + 1, d), np.empty(d + 2)
+    work, gradient, outcomes = scratch(m + 1, d), np.empty(d + 2), np.empty((_BATCH, 2))
     u = np.log([*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)])
     adam = Adam(len(u), n_steps=sum(rounds))
     for n_steps in rounds:
@@ -76,8 +76,8 @@ def refine(
             batch = rng.choice(len(chosen), min(_BATCH, len(chosen)), replace=False)
             theta = np.exp(u)
             _, count = predictive_likelihoods(
-                KERNEL_TAGS[kernel.name], chosen.X[batch], chosen.y[batch], rows, y, neighbors[batch],
-                theta[:d].copy(), theta[d], theta[d + 1], *work, gradient,
+                KERNEL_NUMBERS[kernel.name], chosen.X[batch], chosen.y[batch], rows, y, neighbors[batch],
+                theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcomes,
             )  # fmt: skip
             if count == 0:  # nowhere positive definite: more noise will help
                 slope = np.zeros(d + 2)
@@ -91,8 +91,35 @@ def refine(
     return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
 
 
+def predict(
+    rows: NDArray[np.float32],
+    y: Array,
+    probes: Probes,
+    kernel: Kernel,
+    params: Hyperparameters,
+    n_jobs: int | None = None,
+) -> Prediction:
+    """The probes' predictive laws (eqs. 5–7) from a few of their nearest other rows; infinitely wide where K is singular.
+
+    For comparisons between candidates: one compiled function serves all kernels, and few neighbours are enough.
+    """
+    m, d = min(2 * _NEIGHBORS + 1, len(rows) - 1), rows.shape[1]
+    neighbors = search(rows, probes, params.lengthscale, m, 0, n_jobs)
+    outcomes = np.tile([0.0, np.inf], (len(probes), 1))
+    predictive_likelihoods(
+        KERNEL_NUMBERS[kernel.name], probes.X, probes.y, rows, y, neighbors, np.broadcast_to(params.lengthscale, d).copy(),
+        params.kernel_variance, params.noise_variance, *scratch(m + 1, d), np.empty(d + 2), outcomes,
+    )  # fmt: skip
+    return Prediction(probes.y - outcomes[:, 0], outcomes[:, 1])
+
+
 def search(
-    rows: NDArray[np.float32], probes: Probes, lengthscale: Array, n_neighbors: int, seed: int, n_jobs: int | None
+    rows: NDArray[np.float32],
+    probes: Probes,
+    lengthscale: Array | float,
+    n_neighbors: int,
+    seed: int,
+    n_jobs: int | None,
 ) -> NDArray[np.int64]:
     """Row numbers (q, m) of each probe's nearest other rows when columns are divided by the lengthscale."""
     n, d = rows.shape

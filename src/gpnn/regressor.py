@@ -1,8 +1,8 @@
 """GPnnRegressor: Gaussian-process regression from nearest neighbours, as a scikit-learn estimator.
 
-Open this first. `fit` whitens the data, estimates θ̂ on a small subset (phase 1), builds a neighbour index, and
-calibrates the variances on held-out rows (phase 2); `predict` finds each query's m nearest rows and solves one small
-Gaussian process there (equations 5–7). The arithmetic lives in the stages.
+Open this first. `fit` chooses kernel and metric on rows whose outcome is known, indexes the rows in that metric, and
+calibrates; `predict` finds each query's m nearest rows and solves one small Gaussian process there (equations 5–7).
+`GPnnRegressor.paper()` is the published recipe instead. The arithmetic lives in the stages.
 """
 
 from __future__ import annotations
@@ -15,21 +15,32 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from gpnn import metrics
 from gpnn._contract import DistributionRegressor
 from gpnn._parallel import blocks, for_each_block
-from gpnn._types import Hyperparameters, Neighbors, Prediction
+from gpnn._types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn._validation import check_new_rows, check_settings, check_training_data
-from gpnn.calibration import variance_factor
+from gpnn.calibration import LocalFactors, calibrate, fit_local, interval, variance_factor
 from gpnn.errors import GPnnWarning
 from gpnn.estimation import estimate
-from gpnn.kernels import get_kernel
-from gpnn.neighbors import NeighborIndex, make_index, recall
+from gpnn.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
+from gpnn.kernels import KERNELS, get_kernel
+from gpnn.means import MEANS, make_mean
+from gpnn.neighbors import NeighborIndex, make_index, nearest_others, recall
 from gpnn.neighbors.cells import Rows
+from gpnn.selection import Sample, choose, improve
+from gpnn.shapes import GAUSSIAN, Shape, fit_shape
 from gpnn.solvers import LocalSolver, make_solver
+from gpnn.solvers.cpu import solve_path
 from gpnn.whitening import Whitener
 
 _WHITEN_ROWS = 65_536
 _RECALL_PROBES = 128
+_FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
+_SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])  # m is chosen among these
+_SIZE_JUDGES = 1000
+_MOST_JUDGES, _FIRST_JUDGES = 20_000, 4000
+_TIGHT = 0.03  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 
 
 class GPnnRegressor(DistributionRegressor):
@@ -37,42 +48,59 @@ class GPnnRegressor(DistributionRegressor):
 
     Parameters
     ----------
-    kernel : "exponential", "rbf", "matern32" or "matern52"
-    n_neighbors : m, the training rows that each prediction uses
-    whitening : "full" (decorrelate the columns), "diagonal" (scale them) or "none"
-    params : Hyperparameters in whitened units; given, they are used as they are and phase 1 is left out
-    n_blocks, block_size : w and s, the subset of phase 1 is w random blocks of s rows
-    optimizer : "lbfgs", or "adam" as in the paper (rate 0.1, 200 steps)
-    calibration_size : c, rows set aside for phase 2 and used for nothing else; 0 leaves phase 2 out
+    kernel : "exponential", "rbf", "matern32" or "matern52"; "auto" lets held-out rows decide
+    n_neighbors : m, the training rows that each prediction uses; "auto" for the fewest that do as well as 400
+    whitening : "full" (decorrelate the columns), "diagonal" (scale them) or "none"; "auto" lets held-out rows decide
+    refine : learn one lengthscale per column where predictions happen, and search neighbours in that metric
+    mean : "constant", "zero", "linear", or any scikit-learn regressor: taken out of y first, added back in the end
+    params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
+    n_blocks, block_size, optimizer : phase 1 where refine=False: w random blocks of s rows, "lbfgs" or the paper's
+        "adam" (rate 0.1, 200 steps)
+    holdout : which rows stand in for queries, for choice and calibration: "random" rows; "patches" of neighbouring
+        rows, if queries will lie in gaps between the data; or a scikit-learn splitter
+    calibration_size : c, rows for phase 2; "auto" takes as many as make α's interval tight; 0 leaves phase 2 out
+    local_calibration : let α vary with x where that predicts held-out rows better
+    return_rows : True: calibration rows are training rows too (a random one is only left out of its own prediction).
+        False: they are set aside for good, as in the paper
     index : "auto", "exact", "kdtree", "flat", "ivf", or an object such as `gpnn.neighbors.IVF(recall=0.999)`
     solver : "auto", "cpu" (compiled) or "reference" (slow, plain float64)
     unbiased_mean : multiply means (in whitened units) by Γ = (σ_ξ² + mσ_f²)/(mσ_f²), which takes out the shrinkage
         towards the overall mean that remains as n → ∞
     batch_size : queries that one thread works on at a time; None bounds their memory at about 16 MiB
     n_jobs : threads; None for every core
-    random_state : seed of the subsets; the same seed gives the same numbers, whatever n_jobs and batch_size
+    random_state : seed of all random choices; the same seed gives the same numbers, whatever n_jobs and batch_size
     verbose : 1 shows progress bars where there is a terminal
 
     Attributes
     ----------
-    params_ : Hyperparameters after calibration, in whitened units
-    alpha_ : the calibration factor α (1 if calibration_size is 0)
+    kernel_, n_neighbors_ : as given or chosen
+    params_ : Hyperparameters after calibration; with refine=True the whitener contains the lengthscales, and theirs is 1
+    alpha_, alpha_interval_ : the calibration factor α, and where it lies with probability 95 %
+    shape_ : the shape of standardised errors, from which intervals and quantiles are made
     whitener_, index_ : what the data were turned into
-    n_neighbors_ : m, or fewer if there were fewer rows
-    fit_report_ : seconds of each stage, sizes, the index and its measured recall, jitter used
+    mean_ : the fitted mean function
+    fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall
     """
+
+    _auto = ("kernel", "n_neighbors", "whitening", "calibration_size")
+    _means = MEANS
 
     def __init__(
         self,
         *,
-        kernel: str = "exponential",
-        n_neighbors: int = 400,
-        whitening: str = "full",
+        kernel: str = "auto",
+        n_neighbors: int | str = "auto",
+        whitening: str = "auto",
+        refine: bool = True,
+        mean="constant",
         params: Hyperparameters | None = None,
         n_blocks: int = 10,
         block_size: int = 300,
         optimizer: str = "lbfgs",
-        calibration_size: int = 1000,
+        holdout="random",
+        calibration_size: int | str = "auto",
+        local_calibration: bool = True,
+        return_rows: bool = True,
         index: str | NeighborIndex = "auto",
         solver: str = "auto",
         unbiased_mean: bool = False,
@@ -84,11 +112,16 @@ class GPnnRegressor(DistributionRegressor):
         self.kernel = kernel
         self.n_neighbors = n_neighbors
         self.whitening = whitening
+        self.refine = refine
+        self.mean = mean
         self.params = params
         self.n_blocks = n_blocks
         self.block_size = block_size
         self.optimizer = optimizer
+        self.holdout = holdout
         self.calibration_size = calibration_size
+        self.local_calibration = local_calibration
+        self.return_rows = return_rows
         self.index = index
         self.solver = solver
         self.unbiased_mean = unbiased_mean
@@ -97,6 +130,15 @@ class GPnnRegressor(DistributionRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
+    @classmethod
+    def paper(cls, **changes) -> GPnnRegressor:
+        """The recipe of the paper: one lengthscale from random rows, m = 400, one α from 1000 rows set aside."""
+        recipe = {
+            "kernel": "exponential", "n_neighbors": 400, "whitening": "full", "refine": False, "optimizer": "adam",
+            "calibration_size": 1000, "local_calibration": False, "return_rows": False,
+        }  # fmt: skip
+        return cls(**(recipe | changes))
+
     def fit(self, X, y) -> GPnnRegressor:
         """Learn from X (n, d) and y (n,): arrays, or frames whose column names are then remembered."""
         self.__dict__.pop("fit_report_", None)  # not fitted until this fit is complete
@@ -104,47 +146,36 @@ class GPnnRegressor(DistributionRegressor):
         X, y = check_training_data(self, X, y)
         report = _Report(n=len(X), d=X.shape[1], jitter=0.0)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        held_out, subset = self._draw_rows(len(X), rng)
-
-        with report.stage("whiten"):
-            names = getattr(self, "feature_names_in_", None)
-            self.whitener_ = Whitener.fit(X, y, self.whitening, names, self.n_jobs)
-            rows, y_rows = self._whiten_all_but(held_out, X, y)
-
-        with report.stage("estimate"):
-            self.params_ = self.params or self._estimate(X, y, subset, report)
-
+        with report.stage("mean"):
+            self.mean_ = make_mean(self.mean).fit(X, y)
+            self._y_scale = float(np.mean(y)), float(np.std(y))
+            y = self._add_mean(X, y, -1.0)
+        with report.stage("hold out"):
+            holdout = self._dbg = self._hold_out(X, y, rng)
+        with report.stage("learn"):
+            self._learn(X, y, holdout, rng, report)
         with report.stage("index"):
-            X_held, y_held = self.whitener_.transform(X[held_out]), self.whitener_.transform_y(y[held_out])
-            probes = X_held if len(held_out) else rows[rng.choice(len(rows), min(len(rows), 1000), replace=False)]
-            spec = make_index(self.index, len(rows), rows.shape[1], self.n_neighbors_)
-            seed = int(rng.integers(2**31))
-            self.index_ = spec.build(rows, self.n_neighbors_, probes, self.n_jobs, seed, self._bar("index"))
-            self._y = y_rows[self.index_.order]
-            report["index"] = type(self.index_).__name__
-            report["recall"] = self._measure_recall(probes[-_RECALL_PROBES:])  # indexes tune themselves on the first
-
+            self._build_index(X, y, holdout, rng, report)
         with report.stage("calibrate"):
-            self.alpha_ = 1.0
-            if len(held_out):
-                uncalibrated, report["jitter"] = self._predict_whitened(X_held, "calibrate")
-                self.alpha_ = variance_factor(y_held, uncalibrated)
-                self.params_ = self.params_.scaled(self.alpha_)
-
-        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, calibration_size=len(held_out))
+            self._calibrate(X, y, holdout, rng, report)
+        if len(holdout.hidden) and self.return_rows:
+            with report.stage("return rows"):
+                self._build_index(X, y, None, rng, report)
+        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_)
         return self
 
     def predict_distribution(self, X) -> Prediction:
         """The predictive law of y* at each row of X, in the units of y."""
         check_is_fitted(self)
         X = check_new_rows(self, X)
-        prediction, jitter = self._predict_whitened(X, "predict", self.whitener_.transform)
+        prediction, jitter = self._predict_whitened(X)
         self._warn_of_jitter(jitter)
-        return self.whitener_.inverse(prediction)
+        prediction = self.whitener_.inverse(prediction)
+        return Prediction(self._add_mean(X, prediction.mean), prediction.variance)
 
     def kneighbors(self, X) -> Neighbors:
-        """The training rows (numbers as in `fit`) that a prediction at each row of X uses, and their distances in
-        whitened units. Rows set aside for calibration are never among them."""
+        """The training rows (numbers as in `fit`) that a prediction at each row of X uses, and their distances in the
+        learned metric. Rows set aside for calibration are never among them."""
         check_is_fitted(self)
         X = check_new_rows(self, X)
         indices = np.empty((len(X), self.n_neighbors_), np.int64)
@@ -153,8 +184,8 @@ class GPnnRegressor(DistributionRegressor):
         def search(part: slice) -> None:
             found = self.index_.query(self.whitener_.transform(X[part]), self.n_neighbors_)
             kept = self.index_.order[found.indices].astype(np.int64)
-            # Of the rows kept, number i stood after as many held-out ones as lie before it.
-            gaps = self.calibration_rows_ - np.arange(len(self.calibration_rows_))
+            # Of the rows kept, number i stood after as many set aside as lie before it.
+            gaps = self._set_aside - np.arange(len(self._set_aside))
             indices[part] = kept + np.searchsorted(gaps, kept, side="right")
             distances[part] = found.distances
 
@@ -164,38 +195,97 @@ class GPnnRegressor(DistributionRegressor):
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_report_" in self.__dict__
 
-    # --- the steps of fit ---------------------------------------------------------------------------------------------
+    # --- the stages of fit --------------------------------------------------------------------------------------------
 
-    def _draw_rows(self, n: int, rng) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows for calibration and rows (w, s) for estimation, disjoint, fewer than asked for where n is small."""
-        c = min(self.calibration_size, n // 4)
-        s = min(self.block_size, n - c)
-        w = max(1, min(self.n_blocks, (n - c) // s))
-        self.n_neighbors_ = min(self.n_neighbors, n - c)
-        shrunk = {
-            "calibration_size": (self.calibration_size, c),
-            "n_neighbors": (self.n_neighbors, self.n_neighbors_),
-        }
-        if self.params is None:
-            shrunk |= {"block_size": (self.block_size, s), "n_blocks": (self.n_blocks, w)}
-        changes = [f"{name} {asked} → {used}" for name, (asked, used) in shrunk.items() if used < asked]
+    def _hold_out(self, X, y, rng) -> Holdout:
+        """The rows to learn from and to judge on; and calibration_rows_, of which the first are used."""
+        n = len(X)
+        most = _MOST_JUDGES if self.calibration_size == "auto" else self.calibration_size
+        asked = 400 if self.n_neighbors == "auto" else self.n_neighbors
+        if self.holdout == "patches":
+            names = getattr(self, "feature_names_in_", None)
+            scaled = Whitener.fit(X, y, "diagonal", names, self.n_jobs, warn=False)
+            holdout = patches(scaled.transform(X), rng, self.n_jobs)
+        elif self.holdout != "random":
+            holdout = from_splitter(self.holdout, X, y, rng)
+        elif self.return_rows:
+            holdout = leave_one_out(n, rng, most)
+        else:
+            holdout = set_aside(n, rng, min(most, n // 4))
+        judges = min(most, len(holdout.judge))
+        left = n - len(holdout.hidden) - (0 if len(holdout.hidden) else 1)
+        self.n_neighbors_ = max(1, min(asked, left))
+        self._warn_if_few(n, judges, {"n_neighbors": (self.n_neighbors, self.n_neighbors_)})
+        return Holdout(holdout.learn, holdout.judge[:judges], holdout.hidden)
+
+    def _warn_if_few(self, n: int, judges: int, shrunk: dict) -> None:
+        shrunk = shrunk | {"calibration_size": (self.calibration_size, judges)}
+        changes = [f"{k} {asked} → {used}" for k, (asked, used) in shrunk.items() if asked != "auto" and used < asked]
         if changes:
             warnings.warn(
                 f"Only {n} rows, fewer than the settings are made for; used instead: {', '.join(changes)}. "
                 "Uncertainties from so few rows are rough.",
                 GPnnWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        drawn = rng.choice(n, c + w * s, replace=False)
-        self.calibration_rows_ = np.sort(drawn[:c])
-        return self.calibration_rows_, drawn[c:].reshape(w, s)
 
-    def _whiten_all_but(self, held_out, X, y):
-        """Whitened rows and targets without those held out, in one array that the index will take over."""
+    def _learn(self, X, y, holdout: Holdout, rng, report) -> None:
+        """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined."""
+        names = getattr(self, "feature_names_in_", None)
+        kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
+        modes = ["diagonal", "full"] if self.whitening == "auto" else [self.whitening]
+        open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
+        if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
+            self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
+            self.whitener_ = Whitener.fit(X, y, modes[0], names, self.n_jobs)
+            self.params_ = self.params or self._phase_1(X, y, holdout, rng, report)
+            return
+        whiteners = {mode: Whitener.fit(X, y, mode, names, self.n_jobs, warn=mode == modes[0]) for mode in modes}
+        sample = Sample.draw(X, y, holdout, rng)
+        candidates = choose(sample, whiteners, kernels, self.refine, rng, self.n_jobs, self._bar("choose"))
+        best = candidates[0]
+        if best.refined and len(sample.rows) < len(X) - len(holdout.hidden):
+            best = improve(
+                best, Sample.draw(X, y, holdout, rng, larger=True), whiteners[best.whitening], rng, self.n_jobs
+            )
+        self.kernel_ = best.kernel
+        self.whitener_ = whiteners[best.whitening].stretched(1 / np.asarray(best.params.lengthscale))
+        self.params_ = Hyperparameters(1.0, best.params.kernel_variance, best.params.noise_variance)
+        report["whitening"] = best.whitening
+        report["candidates"] = [candidate.row() for candidate in candidates]
+
+    def _phase_1(self, X, y, holdout: Holdout, rng, report) -> Hyperparameters:
+        """θ̂ from the block-diagonal likelihood of w blocks of s random rows, none of them set aside."""
+        n = len(holdout.learn)
+        s = min(self.block_size, n)
+        w = max(1, min(self.n_blocks, n // s))
+        subset = holdout.learn[: w * s].reshape(w, s)
+        X_blocks = self.whitener_.transform(X[subset.ravel()]).reshape(w, s, -1)
+        found = estimate(
+            X_blocks, self.whitener_.transform_y(y[subset]), get_kernel(self.kernel_), self.optimizer, self.n_jobs
+        )
+        report["likelihood_evaluations"] = found.n_evaluations
+        report["converged"] = found.converged
+        return found.params
+
+    def _build_index(self, X, y, holdout: Holdout | None, rng, report) -> None:
+        """index_ over all rows but those hidden."""
+        self._set_aside = np.zeros(0, np.int64) if holdout is None else holdout.hidden
+        rows, y_rows = self._whiten_all_but(self._set_aside, X, y)
+        probes = rows[rng.choice(len(rows), min(len(rows), 1000), replace=False)]
+        spec = make_index(self.index, len(rows), rows.shape[1], self.n_neighbors_)
+        seed = int(rng.integers(2**31))
+        self.index_ = spec.build(rows, self.n_neighbors_, probes, self.n_jobs, seed, self._bar("index"))
+        self._y = y_rows[self.index_.order]
+        report["index"] = type(self.index_).__name__
+        report["recall"] = self._measure_recall(probes[-_RECALL_PROBES:])  # indexes tune themselves on the first
+
+    def _whiten_all_but(self, hidden, X, y):
+        """Whitened rows and targets without those hidden, in one array that the index will take over."""
         keep = np.ones(len(X), dtype=bool)
-        keep[held_out] = False
-        rows = Rows.allocate(len(X) - len(held_out), X.shape[1])
-        begins = [block.start - np.searchsorted(held_out, block.start) for block in blocks(len(X), _WHITEN_ROWS)]
+        keep[hidden] = False
+        rows = Rows.allocate(len(X) - len(hidden), X.shape[1])
+        begins = [block.start - np.searchsorted(hidden, block.start) for block in blocks(len(X), _WHITEN_ROWS)]
 
         def whiten(block: slice) -> None:
             kept = X[block][keep[block]]
@@ -204,16 +294,6 @@ class GPnnRegressor(DistributionRegressor):
 
         for_each_block(whiten, len(X), _WHITEN_ROWS, self.n_jobs, self._bar("whiten"))
         return rows, self.whitener_.transform_y(y[keep])
-
-    def _estimate(self, X, y, subset, report) -> Hyperparameters:
-        w, s = subset.shape
-        X_blocks = self.whitener_.transform(X[subset.ravel()]).reshape(w, s, -1)
-        found = estimate(
-            X_blocks, self.whitener_.transform_y(y[subset]), get_kernel(self.kernel), self.optimizer, self.n_jobs
-        )
-        report["likelihood_evaluations"] = found.n_evaluations
-        report["converged"] = found.converged
-        return found.params
 
     def _measure_recall(self, queries) -> float:
         if self.index_.exact:
@@ -227,26 +307,127 @@ class GPnnRegressor(DistributionRegressor):
         for_each_block(compare, len(queries), 16, self.n_jobs)
         return float(shares.mean())
 
-    # --- the one path of every prediction -----------------------------------------------------------------------------
+    def _calibrate(self, X, y, holdout: Holdout, rng, report) -> None:
+        """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
+        self.alpha_, self.alpha_interval_ = 1.0, (1.0, 1.0)
+        self._local: LocalFactors | None = None
+        self.shape_: Shape = GAUSSIAN
+        judge = holdout.judge
+        if self.n_neighbors == "auto" and len(judge):
+            self._choose_size(X, y, judge[:_SIZE_JUDGES], len(holdout.hidden) > 0, report)
+        judge = judge if self.calibration_size == "auto" else judge[: self.calibration_size]
+        self.calibration_rows_ = np.sort(judge)
+        if self.calibration_size == 0 or len(judge) == 0:
+            return
+        X_judge, y_judge, law = self._predict_judges(X, y, judge, len(holdout.hidden) > 0, report)
+        self.calibration_rows_ = np.sort(judge[: len(law)])
+        self.alpha_ = variance_factor(y_judge, law)
+        z_squared = metrics.z_squared(y_judge, law)
+        self.alpha_interval_ = interval(z_squared)
+        factors: Array = np.ones(len(law))
+        if self.local_calibration:
+            self._local, factors = fit_local(X_judge, z_squared / self.alpha_, self.n_jobs)
+        calibrated = calibrate(law, self.alpha_ * factors)
+        self.shape_, report["shapes"] = fit_shape((y_judge - law.mean) / calibrated.std, rng)
+        self.params_ = self.params_.scaled(self.alpha_)
+        report["calibration_size"] = len(law)
+        report["alpha_interval"] = self.alpha_interval_
+        report["local_neighbors"] = None if self._local is None else self._local.n_neighbors
 
-    def _predict_whitened(self, X, name: str, transform=None) -> tuple[Prediction, float]:
-        """Prediction in whitened units, and the largest jitter used; `transform` whitens each block if given."""
+    def _predict_judges(self, X, y, judge, hidden: bool, report):
+        """Whitened rows, targets and uncalibrated laws of the judges; with "auto", only as many as α needs."""
+        done = 0
+        parts: list[tuple[Array, Array, Array, Array]] = []
+        wanted = min(len(judge), _FIRST_JUDGES) if self.calibration_size == "auto" else len(judge)
+        while done < len(judge):
+            chosen = judge[done:wanted]
+            X_judge, y_judge = self.whitener_.transform(X[chosen]), self.whitener_.transform_y(y[chosen])
+            own = np.full(len(chosen), -1) if hidden else chosen
+            (mean, variance), jitter = self._predict_path(X_judge, own, np.array([self.n_neighbors_]))
+            report["jitter"] = max(report["jitter"], jitter)
+            parts.append((X_judge, y_judge, mean[:, 0], variance[:, 0]))
+            done = wanted
+            z = np.concatenate([(t - mu) ** 2 / v for _, t, mu, v in parts])
+            low, high = interval(z)
+            if high - low < 2 * _TIGHT * np.mean(z):
+                break
+            wanted = min(2 * wanted, len(judge))
+        X_all, y_all, mean_all, variance_all = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return X_all, y_all, Prediction(mean_all, variance_all)
+
+    def _choose_size(self, X, y, judge, hidden: bool, report) -> None:
+        """The fewest neighbours that predict the judges as well as any number does."""
+        sizes = np.append(_SIZES[self.n_neighbors_ > _SIZES], self.n_neighbors_)
+        own = np.full(len(judge), -1) if hidden else judge
+        (mean, variance), _ = self._predict_path(self.whitener_.transform(X[judge]), own, sizes)
+        y_judge = self.whitener_.transform_y(y[judge])
+        curve = []
+        for m, of_mean, of_variance in zip(sizes, mean.T, variance.T, strict=True):
+            law = Prediction(of_mean, of_variance)
+            law = calibrate(law, max(metrics.calibration(y_judge, law), 1e-12))
+            curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y_judge, law), "nll": metrics.nll(y_judge, law)})
+        best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
+        good = [p for p in curve if p["rmse"] <= 1.005 * best_rmse and p["nll"] <= best_nll + 0.005]
+        chosen = good[0] if good else min(curve, key=lambda point: point["rmse"] / best_rmse + point["nll"] - best_nll)
+        self.n_neighbors_ = int(chosen["n_neighbors"])
+        report["m_curve"] = curve
+
+    # --- the paths of every prediction --------------------------------------------------------------------------------
+
+    def _predict_path(self, X_star, own, sizes: NDArray) -> tuple[tuple[Array, Array], float]:
+        """Uncalibrated means and variances (q, k) of training rows from their nearest others, for each of `sizes`."""
+        mean, variance = np.empty((2, len(X_star), len(sizes)))
+        jitter = np.empty(len(X_star))
+        kernel = get_kernel(self.kernel_)
+
+        def predict(part: slice) -> None:
+            neighbors = nearest_others(self.index_, X_star[part], own[part], int(sizes[-1]))
+            mean[part], variance[part], jitter[part] = solve_path(
+                X_star[part], self.index_.points(neighbors), self._y[neighbors], kernel, self.params_, sizes
+            )
+
+        for_each_block(predict, len(X_star), self._queries_per_block(), self.n_jobs, self._bar("calibrate"))
+        mean *= self._unbiasing(sizes)
+        return (mean, variance), float(jitter.max(initial=0.0))
+
+    def _predict_whitened(self, X) -> tuple[Prediction, float]:
+        """Prediction in whitened units, and the largest jitter used."""
         solver: LocalSolver = make_solver(self.solver)
-        kernel = get_kernel(self.kernel)
+        kernel = get_kernel(self.kernel_)
         mean, variance, jitter = np.empty((3, len(X)))
 
         def predict(part: slice) -> None:
-            X_star = X[part] if transform is None else transform(X[part])
+            X_star = self.whitener_.transform(X[part])
             neighbors = self.index_.query(X_star, self.n_neighbors_).indices
             mean[part], variance[part], jitter[part] = solver(
                 X_star, self.index_.points(neighbors), self._y[neighbors], kernel, self.params_
             )
+            if self._local is not None:
+                variance[part] *= self._local(X_star)
 
-        for_each_block(predict, len(X), self._queries_per_block(), self.n_jobs, self._bar(name))
-        if self.unbiased_mean:
-            prior = self.n_neighbors_ * self.params_.kernel_variance
-            mean *= (self.params_.noise_variance + prior) / prior  # Γ
-        return Prediction(mean, variance), float(jitter.max(initial=0.0))
+        for_each_block(predict, len(X), self._queries_per_block(), self.n_jobs, self._bar("predict"))
+        return Prediction(mean * self._unbiasing(self.n_neighbors_), variance), float(jitter.max(initial=0.0))
+
+    def _unbiasing(self, m):
+        """Γ"""
+        prior = m * self.params_.kernel_variance
+        return (self.params_.noise_variance + prior) / prior if self.unbiased_mean else 1.0
+
+    def _add_mean(self, X, y: Array, sign: float = 1.0) -> Array:
+        """y plus (or minus) the mean function at X."""
+        total = np.array(y, dtype=float)
+
+        def add(part: slice) -> None:
+            total[part] += sign * self.mean_.predict(X[part])
+
+        for_each_block(add, len(X), _WHITEN_ROWS, self.n_jobs)
+        return total
+
+    def _standard_quantile(self, levels: Array, law: Prediction) -> Array:
+        return self.shape_.quantile(levels)
+
+    def _target_scale(self) -> tuple[float, float]:
+        return self._y_scale
 
     def _queries_per_block(self) -> int:
         if self.batch_size is not None:

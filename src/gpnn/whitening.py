@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,9 +33,18 @@ class Whitener:
 
     @classmethod
     def fit(
-        cls, X: Array, y: Array, mode: str = "full", columns: Sequence[str] | None = None, n_jobs: int | None = None
+        cls,
+        X: Array,
+        y: Array,
+        mode: str = "full",
+        columns: Sequence[str] | None = None,
+        n_jobs: int | None = None,
+        warn: bool = True,
     ) -> Whitener:
-        """`mode`: "full" decorrelates the columns, "diagonal" only scales them, "none" leaves X as it is."""
+        """`mode`: "full" decorrelates the columns, "diagonal" only scales them, "none" leaves X as it is.
+
+        `warn`: name constant and dependent columns in a warning.
+        """
         d = X.shape[1]
         y_mean, y_std = float(np.mean(y)), float(np.std(y))
         if mode == "none":
@@ -55,16 +64,20 @@ class Whitener:
         spread = np.sqrt(variance)
         constant = spread <= 1e-14 * np.abs(mean)
         scale = np.where(constant, 0.0, 1 / np.where(constant, 1.0, spread))
-        _warn([name for name, is_constant in zip(names, constant, strict=True) if is_constant],
+        _warn(warn, [name for name, is_constant in zip(names, constant, strict=True) if is_constant],
               "constant and add nothing; drop them to be rid of this warning")  # fmt: skip
         if mode == "diagonal":
             return cls(mean, scale / np.sqrt(d), y_mean, y_std)
         correlation = covariance * scale * scale[:, None]
         eigenvalues, vectors = np.linalg.eigh(correlation)
-        _warn(_dependent(eigenvalues, vectors, names, constant),
+        _warn(warn, _dependent(eigenvalues, vectors, names, constant),
               "linearly dependent on each other; of each relation, one column can be dropped without loss")  # fmt: skip
         x_map = scale[:, None] * vectors / np.sqrt(np.maximum(eigenvalues, 0) + _RIDGE) / np.sqrt(d)
         return cls(mean, x_map, y_mean, y_std)
+
+    def stretched(self, factors: Array | float) -> Whitener:
+        """Whitened columns times `factors`: with 1/l, distances come out in lengthscales."""
+        return replace(self, x_map=self.x_map * factors)
 
     def transform(self, X: Array, out: Array | None = None) -> Array:
         """Whitened rows in float32, written to `out` if given."""
@@ -123,6 +136,6 @@ def _dependent(eigenvalues, vectors, names, constant) -> list[str]:
     return [name for name, yes in zip(names, involved, strict=True) if yes]
 
 
-def _warn(names: list[str], problem: str) -> None:
-    if names:
+def _warn(wanted: bool, names: list[str], problem: str) -> None:
+    if wanted and names:
         warnings.warn(f"{len(names)} input columns are {problem}: {listed(names)}.", GPnnWarning, stacklevel=4)

@@ -6,6 +6,7 @@ own power series while √(2ν)·r is below 1, and 1 − c beyond.
 
 from math import factorial
 
+from numba.core import types
 from numba.extending import overload
 
 from gpnn._compiled import jit
@@ -67,13 +68,28 @@ KERNEL_TAGS = {name: (0,) * number for number, name in enumerate(_COVARIANCES)}
 """What compiled functions are given to say which kernel to use. The tags differ in type (tuples of different lengths),
 so each kernel gets machine code of its own, and that code can be kept on disk, unlike that of a closure."""
 
+KERNEL_NUMBERS = {name: number for number, name in enumerate(_COVARIANCES)}
+"""The same for functions in which one piece of code, compiled once, serves all kernels: a little slower."""
 
-def covariance(tag, r2):
-    """(g, dc/d(r²)) of the kernel that `tag` stands for; only for compiled code."""
+
+def covariance(kernel, r2):
+    """(g, dc/d(r²)) of the kernel that a tag or a number stands for; only for compiled code."""
     raise NotImplementedError
 
 
 @overload(covariance)
-def _covariance(tag, r2):
-    chosen = list(_COVARIANCES.values())[len(tag)]
-    return lambda tag, r2: chosen(r2)
+def _covariance(kernel, r2):
+    if isinstance(kernel, types.Integer):
+
+        def by_number(kernel, r2):
+            if kernel == 0:
+                return rbf(r2)
+            if kernel == 1:
+                return exponential(r2)
+            if kernel == 2:
+                return matern32(r2)
+            return matern52(r2)
+
+        return by_number
+    chosen = list(_COVARIANCES.values())[len(kernel)]
+    return lambda kernel, r2: chosen(r2)

@@ -11,7 +11,7 @@ _LANES = LANES[np.dtype(np.float64)]
 
 
 @jit
-def block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z):
+def block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z):
     """K = σ_f²C + σ_ξ²I of X (s, d) in the strips of A (lower triangle) and y in the right-hand sides, for `factor`.
 
     z gets the rows divided by the lengthscale, and `slope` dc/d(r²) (unless it has no room), both in strips.
@@ -36,7 +36,7 @@ def block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_varia
             for k in range(d):
                 difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
                 r2 = fma(difference, difference, r2)
-            g, dc = covariance(kernel_tag, r2)
+            g, dc = covariance(kernel, r2)
             at = strip * stride + j * lanes
             store(A, at, like(zero, kernel_variance) * (like(zero, 1.0) - g))
             if len(slope) > 0:
@@ -54,7 +54,7 @@ def block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_varia
 
 
 @jit
-def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient):
+def block_likelihood(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient):
     """Negative log likelihood (eq. 1) of X (s, d), y (s,); `gradient` gets its derivatives (l_1 … l_d, σ_f², σ_ξ²).
 
     A, slope, z, beta and sums are scratch, from `scratch` for s rows or more. Returns inf if K is not positive
@@ -66,7 +66,7 @@ def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_varia
     padded = n_strips * lanes
     stride = padded * lanes
     right = n_strips * stride
-    block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
+    block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
     if not factor(A, n_strips, lanes, stride, 0.0):
         return np.inf
     half_log_determinant = 0.0
@@ -94,18 +94,18 @@ def block_likelihood(kernel_tag, X, y, lengthscale, kernel_variance, noise_varia
 
 @jit
 def predictive_likelihood(
-    kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient
+    kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, outcome
 ):
     """l* = ½(log 2πσ*² + (y* − μ*)²/σ*²) of the last of the rows X (s, d), y (s,), predicted from the others.
 
     With p = K⁻¹e and a = K⁻¹y for all s rows, e the last unit vector: σ*² = 1/p* and y* − μ* = a*/p*, where * is the
-    last element. Arguments and results otherwise as for `block_likelihood`.
+    last element. `outcome` gets y* − μ* and σ*². Arguments and results otherwise as for `block_likelihood`.
     """
     s = len(X)
     lanes = _LANES
     n_strips = -(-s // lanes)
     stride = n_strips * lanes * lanes
-    block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
+    block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
     A[n_strips * stride + (s - 1) * lanes + 1] = 1.0
     if not factor(A, n_strips, lanes, stride, 0.0):
         return np.inf
@@ -115,6 +115,7 @@ def predictive_likelihood(
 
     precision = p[s - 1]
     error = a[s - 1] / precision
+    outcome[0], outcome[1] = error, 1 / precision
     z_squared = error * error * precision
     for strip in range(n_strips):  # dloss/dK = ½(σ*² + (y* − μ*)²)ppᵀ − ½(y* − μ*)(paᵀ + apᵀ)
         own_p = load(p, strip * lanes)
@@ -129,12 +130,12 @@ def predictive_likelihood(
 
 @jit
 def predictive_likelihoods(
-    kernel_tag, X_star, y_star, rows, y, neighbors, lengthscale, kernel_variance, noise_variance,
-    A, slope, z, beta, sums, gradient,
+    kernel, X_star, y_star, rows, y, neighbors, lengthscale, kernel_variance, noise_variance,
+    A, slope, z, beta, sums, gradient, outcomes,
 ):  # fmt: skip
     """Sum of `predictive_likelihood` over queries X_star (q, d), each given the rows that neighbors (q, m) names.
 
-    `gradient` gets the sum of the gradients. Queries whose K is not positive definite are passed over; the number of
+    `gradient` gets the sum of the gradients, `outcomes` (q, 2) what each query's outcome was. Queries whose K is not positive definite are passed over; the number of
     the others is returned too.
     """
     queries, m = neighbors.shape
@@ -154,7 +155,7 @@ def predictive_likelihoods(
         for k in range(d):
             X[m, k] = X_star[q, k]
         loss = predictive_likelihood(
-            kernel_tag, X, t, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, own
+            kernel, X, t, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, own, outcomes[q]
         )
         if np.isfinite(loss):
             total += loss

@@ -196,6 +196,8 @@ class ConjugateNNGP(WhitenedRegressor):
     cv_scores_ : the criterion for each φ (down) and α (across), in whitened units; None where params were given
     """
 
+    _means = ("zero", "linear")
+
     def __init__(
         self,
         *,

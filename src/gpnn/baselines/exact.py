@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpnn._compiled.covariance import KERNEL_TAGS
+from gpnn._compiled.covariance import KERNEL_NUMBERS
 from gpnn._compiled.posterior import condition, factor_scratch, latent, query_scratch
 from gpnn._types import Array, Hyperparameters, Prediction
 from gpnn.baselines._base import WhitenedRegressor
@@ -35,7 +35,7 @@ class Posterior:
         factor = factor_scratch(n, d)
         scale = params.kernel_variance
         for jitter in JITTERS:
-            if condition(KERNEL_TAGS[kernel.name], X, y, _lengthscales(params, d), scale,
+            if condition(KERNEL_NUMBERS[kernel.name], X, y, _lengthscales(params, d), scale,
                          params.noise_variance + jitter * scale, LOWEST_PIVOT * scale, *factor):  # fmt: skip
                 return cls(n, kernel, params, factor, jitter)
         raise np.linalg.LinAlgError("the covariance matrix is not positive definite, even with jitter")
@@ -45,7 +45,7 @@ class Posterior:
         X_star = np.ascontiguousarray(X_star, np.float64)
         mean, variance = np.empty((2, len(X_star)))
         scale = self.params.kernel_variance
-        latent(KERNEL_TAGS[self.kernel.name], self.n, *self.factor, X_star,
+        latent(KERNEL_NUMBERS[self.kernel.name], self.n, *self.factor, X_star,
                _lengthscales(self.params, X_star.shape[1]), scale, query_scratch(self.n), mean, variance)  # fmt: skip
         return Prediction(mean, np.maximum(variance, LOWEST_PIVOT * scale))  # below is rounding noise
 

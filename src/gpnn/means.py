@@ -1,0 +1,40 @@
+"""Mean functions: what is taken out of y before the Gaussian process sees it, and added back to its predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from gpnn._types import Array
+from gpnn.errors import InvalidInputError
+
+MEANS = ("constant", "zero", "linear")
+
+
+class Constant:
+    """The mean of y; with value=0.0, none at all."""
+
+    def __init__(self, value: float | None = None):
+        self.value = value
+
+    def fit(self, X: Array, y: Array) -> Constant:
+        return Constant(float(np.mean(y)) if self.value is None else self.value)
+
+    def predict(self, X: Array) -> Array:
+        return np.full(len(X), self.value)
+
+
+def make_mean(mean):
+    """An object with fit(X, y), which returns a fitted one, and predict(X). Any scikit-learn regressor will do."""
+    if isinstance(mean, str):
+        if mean == "linear":  # a trace of ridge, so that collinear columns do no harm
+            return make_pipeline(StandardScaler(), Ridge(alpha=1e-6))
+        return Constant(0.0 if mean == "zero" else None)
+    if not (hasattr(mean, "fit") and hasattr(mean, "predict")):
+        raise InvalidInputError(
+            f"mean = {mean!r} has no fit and predict. Give one of {', '.join(MEANS)}, or a scikit-learn regressor."
+        )
+    return clone(mean)

@@ -1,0 +1,156 @@
+"""Choice by evidence: kernel and metric, compared on rows whose outcome is known, before the whole table is indexed.
+
+Candidates are compared on a sample of the rows. Each starts from phase 1's estimate, is refined, and predicts the
+judges; its unrefined self stands for election too, so that a refinement which went astray is never shipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpnn import metrics
+from gpnn._parallel import for_each_block
+from gpnn._types import Array, Hyperparameters
+from gpnn.calibration import calibrate
+from gpnn.estimation import estimate
+from gpnn.holdout import Holdout
+from gpnn.kernels import get_kernel
+from gpnn.refinement import Probes, predict, refine
+from gpnn.whitening import Whitener
+
+_SAMPLE, _LARGER_SAMPLE = 40_000, 400_000
+_JUDGES = 1000
+_FIRST, _SECOND, _THIRD = (
+    (40, 60),
+    (100, 100, 100),
+    (100,),
+)  # Adam steps by round: all candidates, finalists, the winner
+_FINALISTS = 3
+_BLOCKS, _BLOCK_SIZE = 5, 200
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to predict, and how it did on the judges, with the variances calibrated there."""
+
+    whitening: str
+    kernel: str
+    refined: bool
+    params: Hyperparameters
+    rmse: float
+    nll: float
+    crps: float
+
+    def row(self) -> dict:
+        """For the report: what was tried, and its scores."""
+        return {name: value for name, value in vars(self).items() if name != "params"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A part of the table on which candidates are compared: rows to predict from, probes to learn from and to judge."""
+
+    rows: Array
+    y: Array
+    learn: Probes
+    judge: Probes
+
+    @classmethod
+    def draw(cls, X: Array, y: Array, holdout: Holdout, rng: np.random.Generator, larger: bool = False) -> Sample:
+        """X, y (n rows) in the user's units."""
+        size = _LARGER_SAMPLE if larger else _SAMPLE
+        learn = holdout.learn[:size]
+        if len(holdout.hidden):
+            seen = np.setdiff1d(np.arange(len(X)), holdout.hidden, assume_unique=True)
+            kept, own = rng.choice(seen, min(size, len(seen)), replace=False), np.full(len(learn), -1)
+        else:  # rows predict each other
+            kept, own = learn, np.arange(len(learn))
+        judge = holdout.judge[:_JUDGES]
+        return cls(
+            X[kept], y[kept], Probes(X[learn], y[learn], own), Probes(X[judge], y[judge], np.full(len(judge), -1))
+        )
+
+    def whitened(self, whitener: Whitener) -> Sample:
+        def probes(of: Probes) -> Probes:
+            return Probes(whitener.transform(of.X), whitener.transform_y(of.y), of.own)
+
+        return Sample(
+            whitener.transform(self.rows), whitener.transform_y(self.y), probes(self.learn), probes(self.judge)
+        )
+
+
+def choose(
+    sample: Sample,
+    whiteners: Mapping[str, Whitener],
+    kernels: Sequence[str],
+    refined: bool,
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+    progress: str | None = None,
+) -> list[Candidate]:
+    """All that were tried, the best first. `refined`: one lengthscale per column, fitted where predictions happen."""
+    spaces = {name: sample.whitened(whitener) for name, whitener in whiteners.items()}
+    pairs = [(whitening, kernel) for whitening in spaces for kernel in kernels]
+    seeds = rng.integers(2**31, size=(len(pairs), 2))
+    tried: list[list[Candidate]] = [[] for _ in pairs]
+
+    def first(part: slice) -> None:
+        for at in range(part.start, part.stop):
+            whitening, kernel = pairs[at]
+            own_rng = np.random.default_rng(seeds[at, 0])
+            start = _phase_1(spaces[whitening], kernel, own_rng)
+            tried[at].append(_judged(spaces[whitening], whitening, kernel, False, start))
+            if refined:
+                tried[at].append(_refined(spaces[whitening], tried[at][0], _FIRST, own_rng))
+
+    for_each_block(first, len(pairs), 1, n_jobs, progress)
+    candidates = sorted((candidate for of_pair in tried for candidate in of_pair), key=_score)
+    finalists = [candidate for candidate in candidates if candidate.refined][:_FINALISTS]
+    longer: list[Candidate] = []
+
+    def second(part: slice) -> None:
+        for at in range(part.start, part.stop):
+            begun = finalists[at]
+            longer.append(_refined(spaces[begun.whitening], begun, _SECOND, np.random.default_rng(seeds[at, 1])))
+
+    for_each_block(second, len(finalists), 1, n_jobs, progress)
+    return sorted(candidates + longer, key=_score)
+
+
+def improve(
+    candidate: Candidate, sample: Sample, whitener: Whitener, rng: np.random.Generator, n_jobs: int | None = None
+) -> Candidate:
+    """The same, refined once more on a larger sample, unless that makes it worse there."""
+    space = sample.whitened(whitener)
+    before = _judged(space, candidate.whitening, candidate.kernel, True, candidate.params, n_jobs)
+    return min(before, _refined(space, candidate, _THIRD, rng, n_jobs), key=_score)
+
+
+def _score(candidate: Candidate) -> float:
+    return candidate.crps
+
+
+def _phase_1(space: Sample, kernel: str, rng: np.random.Generator) -> Hyperparameters:
+    n = len(space.rows)
+    size = min(_BLOCK_SIZE, n)
+    blocks = rng.choice(n, (max(1, min(_BLOCKS, n // size)), size), replace=False)
+    return estimate(space.rows[blocks], space.y[blocks], get_kernel(kernel), n_jobs=1).params
+
+
+def _refined(space: Sample, begun: Candidate, rounds: tuple[int, ...], rng, n_jobs: int | None = 1) -> Candidate:
+    kernel = get_kernel(begun.kernel)
+    params = refine(space.rows, space.y, space.learn, kernel, begun.params, rounds, rng, n_jobs)
+    return _judged(space, begun.whitening, begun.kernel, True, params, n_jobs)
+
+
+def _judged(
+    space: Sample, whitening: str, kernel: str, refined: bool, params: Hyperparameters, n_jobs: int | None = 1
+) -> Candidate:
+    judge = space.judge
+    prediction = predict(space.rows, space.y, judge, get_kernel(kernel), params, n_jobs)
+    prediction = calibrate(prediction, max(metrics.calibration(judge.y, prediction), 1e-12))
+    scores = (metric(judge.y, prediction) for metric in (metrics.rmse, metrics.nll, metrics.crps))
+    return Candidate(whitening, kernel, refined, params, *scores)
