@@ -31,7 +31,12 @@ _LOWEST = {
     "n_folds": 2,
 }
 _OPTIONAL = {"batch_size", "n_jobs"}
-_CHOICES = {"optimizer": OPTIMIZERS, "whitening": WHITENINGS, "criterion": ("crps", "rmse")}
+_CHOICES = {
+    "optimizer": OPTIMIZERS,
+    "whitening": WHITENINGS,
+    "criterion": ("crps", "rmse"),
+    "calibration": ("local", "global"),
+}
 
 
 def check_settings(model) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpnn import metrics
 from gpnn._parallel import for_each_block
@@ -32,9 +31,25 @@ def variance_factor(y: Array, prediction: Prediction) -> float:
     return alpha
 
 
-def calibrate(prediction: Prediction, alpha: float) -> Prediction:
+def calibrate(prediction: Prediction, alpha: float | Array) -> Prediction:
     """The same means, variances times α (Alg. 2's output, seen from the prediction)."""
     return replace(prediction, variance=alpha * prediction.variance)
+
+
+def fit_floor(squared_errors: Array, variance: Array) -> float:
+    """c ≥ 0 such that α(σ*² + c), with its own α, has the lowest NLL on held-out rows.
+
+    A prediction next to a repeated row claims hardly any variance; a few of those that are wrong would drive α up for
+    all rows. A floor under the variances answers for them instead.
+    """
+    middle = float(np.median(variance))
+    floors = np.concatenate([[0.0], middle * np.geomspace(1e-4, 3, 31)])
+    losses = []
+    for c in floors:
+        with_floor = variance + c
+        losses.append(np.mean(np.log(with_floor)) + np.log(np.mean(squared_errors / with_floor)))
+    best = int(np.argmin(losses))
+    return float(floors[best]) if losses[best] < losses[0] - 2 * _WORTH_IT else 0.0
 
 
 def interval(z_squared: Array) -> tuple[float, float]:
@@ -66,14 +81,14 @@ class LocalFactors:
         return self.scale * _mixed(self.z_squared[found].sum(axis=1), self.n_neighbors, self.weight)
 
 
-def fit_local(X: Array, z_squared: Array, n_jobs: int | None = None) -> tuple[LocalFactors | None, NDArray]:
+def fit_local(X: Array, z_squared: Array, n_jobs: int | None = None) -> tuple[LocalFactors | None, Array]:
     """α(x)/α from calibration rows X (c, d), with z² (c,) averaging 1; k and the weight by their NLL, rows left out.
 
     None where one α is as good. Also the factor at each calibration row, as if that row were not there.
     """
     c = len(X)
     sizes = [k for k in _NEIGHBORS if 4 * k <= c]
-    everywhere = np.ones(c)
+    everywhere: Array = np.ones(c)
     if not sizes:
         return None, everywhere
     index = make_index("exact", c, X.shape[1], sizes[-1]).build(np.array(X, np.float32), sizes[-1] + 1, X[:0], n_jobs)
@@ -85,7 +100,8 @@ def fit_local(X: Array, z_squared: Array, n_jobs: int | None = None) -> tuple[Lo
         sums[:, part] = np.cumsum(others, axis=1)[:, np.array(sizes) - 1].T
 
     for_each_block(add_up, c, _QUERIES, n_jobs)
-    best, best_loss, factors = None, 0.5 - _WORTH_IT, everywhere  # ½(log 1 + mean z²) without any factor
+    best: LocalFactors | None = None
+    best_loss, factors = 0.5 - _WORTH_IT, everywhere  # ½(log 1 + mean z²) without any factor
     for k, total in zip(sizes, sums, strict=True):
         for weight in _WEIGHTS:
             local = _mixed(total, k, weight)

@@ -99,7 +99,7 @@ def predict(
     params: Hyperparameters,
     n_jobs: int | None = None,
 ) -> Prediction:
-    """The probes' predictive laws (eqs. 5–7) from a few of their nearest other rows; infinitely wide where K is singular.
+    """The probes' laws (eqs. 5–7) from a few of their nearest other rows; infinitely wide where K is singular.
 
     For comparisons between candidates: one compiled function serves all kernels, and few neighbours are enough.
     """
@@ -107,8 +107,8 @@ def predict(
     neighbors = search(rows, probes, params.lengthscale, m, 0, n_jobs)
     outcomes = np.tile([0.0, np.inf], (len(probes), 1))
     predictive_likelihoods(
-        KERNEL_NUMBERS[kernel.name], probes.X, probes.y, rows, y, neighbors, np.broadcast_to(params.lengthscale, d).copy(),
-        params.kernel_variance, params.noise_variance, *scratch(m + 1, d), np.empty(d + 2), outcomes,
+        KERNEL_NUMBERS[kernel.name], probes.X, probes.y, rows, y, neighbors,
+        np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance, params.noise_variance, *scratch(m + 1, d), np.empty(d + 2), outcomes,
     )  # fmt: skip
     return Prediction(probes.y - outcomes[:, 0], outcomes[:, 1])
 

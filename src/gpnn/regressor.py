@@ -20,7 +20,7 @@ from gpnn._contract import DistributionRegressor
 from gpnn._parallel import blocks, for_each_block
 from gpnn._types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn._validation import check_new_rows, check_settings, check_training_data
-from gpnn.calibration import LocalFactors, calibrate, fit_local, interval, variance_factor
+from gpnn.calibration import LocalFactors, calibrate, fit_floor, fit_local, interval, variance_factor
 from gpnn.errors import GPnnWarning
 from gpnn.estimation import estimate
 from gpnn.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
@@ -28,7 +28,7 @@ from gpnn.kernels import KERNELS, get_kernel
 from gpnn.means import MEANS, make_mean
 from gpnn.neighbors import NeighborIndex, make_index, nearest_others, recall
 from gpnn.neighbors.cells import Rows
-from gpnn.selection import Sample, choose, improve
+from gpnn.selection import Sample, choose, settle
 from gpnn.shapes import GAUSSIAN, Shape, fit_shape
 from gpnn.solvers import LocalSolver, make_solver
 from gpnn.solvers.cpu import solve_path
@@ -59,7 +59,8 @@ class GPnnRegressor(DistributionRegressor):
     holdout : which rows stand in for queries, for choice and calibration: "random" rows; "patches" of neighbouring
         rows, if queries will lie in gaps between the data; or a scikit-learn splitter
     calibration_size : c, rows for phase 2; "auto" takes as many as make α's interval tight; 0 leaves phase 2 out
-    local_calibration : let α vary with x where that predicts held-out rows better
+    calibration : "local": a floor under the variances and an α(x), where they predict held-out rows better; "global":
+        one α, as in the paper
     return_rows : True: calibration rows are training rows too (a random one is only left out of its own prediction).
         False: they are set aside for good, as in the paper
     index : "auto", "exact", "kdtree", "flat", "ivf", or an object such as `gpnn.neighbors.IVF(recall=0.999)`
@@ -74,8 +75,9 @@ class GPnnRegressor(DistributionRegressor):
     Attributes
     ----------
     kernel_, n_neighbors_ : as given or chosen
-    params_ : Hyperparameters after calibration; with refine=True the whitener contains the lengthscales, and theirs is 1
+    params_ : Hyperparameters after calibration; with refine=True the whitener contains the lengthscales, and this has 1
     alpha_, alpha_interval_ : the calibration factor α, and where it lies with probability 95 %
+    floor_ : added to every variance (whitened units), where calibration="local" found that to help
     shape_ : the shape of standardised errors, from which intervals and quantiles are made
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function
@@ -99,7 +101,7 @@ class GPnnRegressor(DistributionRegressor):
         optimizer: str = "lbfgs",
         holdout="random",
         calibration_size: int | str = "auto",
-        local_calibration: bool = True,
+        calibration: str = "local",
         return_rows: bool = True,
         index: str | NeighborIndex = "auto",
         solver: str = "auto",
@@ -120,7 +122,7 @@ class GPnnRegressor(DistributionRegressor):
         self.optimizer = optimizer
         self.holdout = holdout
         self.calibration_size = calibration_size
-        self.local_calibration = local_calibration
+        self.calibration = calibration
         self.return_rows = return_rows
         self.index = index
         self.solver = solver
@@ -133,9 +135,9 @@ class GPnnRegressor(DistributionRegressor):
     @classmethod
     def paper(cls, **changes) -> GPnnRegressor:
         """The recipe of the paper: one lengthscale from random rows, m = 400, one α from 1000 rows set aside."""
-        recipe = {
+        recipe: dict = {
             "kernel": "exponential", "n_neighbors": 400, "whitening": "full", "refine": False, "optimizer": "adam",
-            "calibration_size": 1000, "local_calibration": False, "return_rows": False,
+            "calibration_size": 1000, "calibration": "global", "return_rows": False,
         }  # fmt: skip
         return cls(**(recipe | changes))
 
@@ -151,7 +153,7 @@ class GPnnRegressor(DistributionRegressor):
             self._y_scale = float(np.mean(y)), float(np.std(y))
             y = self._add_mean(X, y, -1.0)
         with report.stage("hold out"):
-            holdout = self._dbg = self._hold_out(X, y, rng)
+            holdout = self._hold_out(X, y, rng)
         with report.stage("learn"):
             self._learn(X, y, holdout, rng, report)
         with report.stage("index"):
@@ -200,8 +202,8 @@ class GPnnRegressor(DistributionRegressor):
     def _hold_out(self, X, y, rng) -> Holdout:
         """The rows to learn from and to judge on; and calibration_rows_, of which the first are used."""
         n = len(X)
-        most = _MOST_JUDGES if self.calibration_size == "auto" else self.calibration_size
-        asked = 400 if self.n_neighbors == "auto" else self.n_neighbors
+        most = _MOST_JUDGES if self.calibration_size == "auto" else int(self.calibration_size)
+        asked = int(_SIZES[-1] if self.n_neighbors == "auto" else self.n_neighbors)
         if self.holdout == "patches":
             names = getattr(self, "feature_names_in_", None)
             scaled = Whitener.fit(X, y, "diagonal", names, self.n_jobs, warn=False)
@@ -212,7 +214,7 @@ class GPnnRegressor(DistributionRegressor):
             holdout = leave_one_out(n, rng, most)
         else:
             holdout = set_aside(n, rng, min(most, n // 4))
-        judges = min(most, len(holdout.judge))
+        judges = min(int(most), len(holdout.judge))
         left = n - len(holdout.hidden) - (0 if len(holdout.hidden) else 1)
         self.n_neighbors_ = max(1, min(asked, left))
         self._warn_if_few(n, judges, {"n_neighbors": (self.n_neighbors, self.n_neighbors_)})
@@ -243,16 +245,16 @@ class GPnnRegressor(DistributionRegressor):
         whiteners = {mode: Whitener.fit(X, y, mode, names, self.n_jobs, warn=mode == modes[0]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
         candidates = choose(sample, whiteners, kernels, self.refine, rng, self.n_jobs, self._bar("choose"))
+        report["candidates"] = [candidate.row() for candidate in candidates]
+        if candidates[0].refined and len(sample.rows) < len(X) - len(holdout.hidden) - len(holdout.judge):
+            sample = Sample.draw(X, y, holdout, rng, larger=True)
+            candidates = settle(candidates, sample, whiteners, rng, self.n_jobs, self._bar("choose"))
+            report["finalists"] = [candidate.row() for candidate in candidates]
         best = candidates[0]
-        if best.refined and len(sample.rows) < len(X) - len(holdout.hidden):
-            best = improve(
-                best, Sample.draw(X, y, holdout, rng, larger=True), whiteners[best.whitening], rng, self.n_jobs
-            )
         self.kernel_ = best.kernel
         self.whitener_ = whiteners[best.whitening].stretched(1 / np.asarray(best.params.lengthscale))
         self.params_ = Hyperparameters(1.0, best.params.kernel_variance, best.params.noise_variance)
         report["whitening"] = best.whitening
-        report["candidates"] = [candidate.row() for candidate in candidates]
 
     def _phase_1(self, X, y, holdout: Holdout, rng, report) -> Hyperparameters:
         """θ̂ from the block-diagonal likelihood of w blocks of s random rows, none of them set aside."""
@@ -309,7 +311,7 @@ class GPnnRegressor(DistributionRegressor):
 
     def _calibrate(self, X, y, holdout: Holdout, rng, report) -> None:
         """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
-        self.alpha_, self.alpha_interval_ = 1.0, (1.0, 1.0)
+        self.alpha_, self.alpha_interval_, self.floor_ = 1.0, (1.0, 1.0), 0.0
         self._local: LocalFactors | None = None
         self.shape_: Shape = GAUSSIAN
         judge = holdout.judge
@@ -321,15 +323,19 @@ class GPnnRegressor(DistributionRegressor):
             return
         X_judge, y_judge, law = self._predict_judges(X, y, judge, len(holdout.hidden) > 0, report)
         self.calibration_rows_ = np.sort(judge[: len(law)])
+        if self.calibration == "local":
+            self.floor_ = fit_floor((y_judge - law.mean) ** 2, law.variance)
+            law = Prediction(law.mean, law.variance + self.floor_)
         self.alpha_ = variance_factor(y_judge, law)
         z_squared = metrics.z_squared(y_judge, law)
         self.alpha_interval_ = interval(z_squared)
         factors: Array = np.ones(len(law))
-        if self.local_calibration:
+        if self.calibration == "local":
             self._local, factors = fit_local(X_judge, z_squared / self.alpha_, self.n_jobs)
         calibrated = calibrate(law, self.alpha_ * factors)
         self.shape_, report["shapes"] = fit_shape((y_judge - law.mean) / calibrated.std, rng)
         self.params_ = self.params_.scaled(self.alpha_)
+        self.floor_ *= self.alpha_
         report["calibration_size"] = len(law)
         report["alpha_interval"] = self.alpha_interval_
         report["local_neighbors"] = None if self._local is None else self._local.n_neighbors
@@ -402,6 +408,7 @@ class GPnnRegressor(DistributionRegressor):
             mean[part], variance[part], jitter[part] = solver(
                 X_star, self.index_.points(neighbors), self._y[neighbors], kernel, self.params_
             )
+            variance[part] += self.floor_
             if self._local is not None:
                 variance[part] *= self._local(X_star)
 

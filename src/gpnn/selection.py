@@ -32,7 +32,7 @@ _FINALISTS = 3
 _BLOCKS, _BLOCK_SIZE = 5, 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """One way to predict, and how it did on the judges, with the variances calibrated there."""
 
@@ -94,7 +94,7 @@ def choose(
     """All that were tried, the best first. `refined`: one lengthscale per column, fitted where predictions happen."""
     spaces = {name: sample.whitened(whitener) for name, whitener in whiteners.items()}
     pairs = [(whitening, kernel) for whitening in spaces for kernel in kernels]
-    seeds = rng.integers(2**31, size=(len(pairs), 2))
+    seeds = rng.integers(2**31, size=(len(pairs) + _FINALISTS, 2))
     tried: list[list[Candidate]] = [[] for _ in pairs]
 
     def first(part: slice) -> None:
@@ -108,7 +108,7 @@ def choose(
 
     for_each_block(first, len(pairs), 1, n_jobs, progress)
     candidates = sorted((candidate for of_pair in tried for candidate in of_pair), key=_score)
-    finalists = [candidate for candidate in candidates if candidate.refined][:_FINALISTS]
+    finalists = _leaders(candidates)
     longer: list[Candidate] = []
 
     def second(part: slice) -> None:
@@ -120,13 +120,42 @@ def choose(
     return sorted(candidates + longer, key=_score)
 
 
-def improve(
-    candidate: Candidate, sample: Sample, whitener: Whitener, rng: np.random.Generator, n_jobs: int | None = None
-) -> Candidate:
-    """The same, refined once more on a larger sample, unless that makes it worse there."""
-    space = sample.whitened(whitener)
-    before = _judged(space, candidate.whitening, candidate.kernel, True, candidate.params, n_jobs)
-    return min(before, _refined(space, candidate, _THIRD, rng, n_jobs), key=_score)
+def settle(
+    candidates: Sequence[Candidate],
+    sample: Sample,
+    whiteners: Mapping[str, Whitener],
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+    progress: str | None = None,
+) -> list[Candidate]:
+    """The leading candidates once more, refined and judged on a larger sample, the best first.
+
+    More rows lie closer together, and what is best then need not be what was best among few.
+    """
+    finalists = _leaders(candidates)
+    spaces = {name: sample.whitened(whiteners[name]) for name in {candidate.whitening for candidate in finalists}}
+    seeds = rng.integers(2**31, size=len(finalists))
+    again: list[list[Candidate]] = [[] for _ in finalists]
+
+    def work(part: slice) -> None:
+        for at in range(part.start, part.stop):
+            begun = finalists[at]
+            space = spaces[begun.whitening]
+            again[at].append(_judged(space, begun.whitening, begun.kernel, True, begun.params))
+            again[at].append(_refined(space, begun, _THIRD, np.random.default_rng(seeds[at])))
+
+    for_each_block(work, len(finalists), 1, n_jobs, progress)
+    return sorted((candidate for pair in again for candidate in pair), key=_score)
+
+
+def _leaders(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The best refined candidate of each of the leading pairs, and of every whitening."""
+    refined = [candidate for candidate in sorted(candidates, key=_score) if candidate.refined]
+    by_pair = {(candidate.whitening, candidate.kernel): candidate for candidate in reversed(refined)}
+    ranked = sorted(by_pair.values(), key=_score)
+    of_whitening = {candidate.whitening: candidate for candidate in reversed(ranked)}
+    leaders = ranked[:_FINALISTS]
+    return leaders + [candidate for candidate in of_whitening.values() if candidate not in leaders]
 
 
 def _score(candidate: Candidate) -> float:

@@ -31,8 +31,8 @@ class Shape:
 
     def quantile(self, q: Array | float) -> Array:
         q = np.asarray(q, dtype=float)
-        if self.name == "student_t":
-            nu = self.degrees_of_freedom
+        nu = self.degrees_of_freedom
+        if nu is not None:
             return stdtrit(nu, q) * np.sqrt((nu - 2) / nu)
         if self.name == "gaussian":
             return ndtri(q)

@@ -135,8 +135,8 @@ def predictive_likelihoods(
 ):  # fmt: skip
     """Sum of `predictive_likelihood` over queries X_star (q, d), each given the rows that neighbors (q, m) names.
 
-    `gradient` gets the sum of the gradients, `outcomes` (q, 2) what each query's outcome was. Queries whose K is not positive definite are passed over; the number of
-    the others is returned too.
+    `gradient` gets the sum of the gradients, `outcomes` (q, 2) what each query's outcome was. Queries whose K is not
+    positive definite are passed over; the number of the others is returned too.
     """
     queries, m = neighbors.shape
     d = rows.shape[1]
