@@ -7,7 +7,7 @@ from pathlib import Path
 from gpnn._files import whole_or_nothing
 from gpnn.errors import FileError
 
-_BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 
 
 def rewrite(page: Path, blocks: Mapping[str, str]) -> None:
@@ -20,6 +20,6 @@ def rewrite(page: Path, blocks: Mapping[str, str]) -> None:
             f"{page}: the block {wrong[0]!r} has no end marker, or there is no such table. It is written\n"
             f"<!-- generated: NAME -->\n…\n<!-- end of NAME -->\nwith one of these names: {', '.join(blocks)}."
         )
-    new = _BLOCK.sub(lambda match: f"{match[1]}\n{blocks[match[2]]}\n{match[3]}", text)
+    new = _BLOCK.sub(lambda match: f"{match[1]}\n{blocks[match[2]]}\n\n{match[3]}", text)
     with whole_or_nothing(page) as unfinished:
         unfinished.write_text(new)
