@@ -71,7 +71,7 @@ def missing(name: str) -> str | None:
         if method.extra:
             import_module(method.extra)
     except ImportError as error:
-        return f"{error.name} is not installed"
+        return str(error)
     return None
 
 

@@ -10,6 +10,7 @@ python experiments/run.py simulation                               # Algorithm 1
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -66,6 +67,7 @@ def _made() -> dict:
     return {
         "time": _provenance.now(),
         "machine": _provenance.machine(),
+        "load": os.getloadavg()[0],  # processes that were running or waiting: times on a busy machine are long
         "versions": {"gpnn": __version__} | _provenance.versions("torch", "gpytorch"),
     }
 

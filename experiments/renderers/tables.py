@@ -14,6 +14,7 @@ from runners.simulation import rows_of
 
 _METRICS = {"calibration": "calibration", "nll": "NLL", "rmse": "RMSE"}
 _KERNELS = {"rbf": "RBF", "matern32": "Matérn 3/2", "matern52": "Matérn 5/2", "exponential": "exponential"}
+_LENGTHSCALES = (0.3, 0.7, 1.0, 2.0, 5.0)
 _BOLD = "Differences of more than twice the spread (of ours and published together) are bold."
 
 
@@ -83,20 +84,18 @@ def oakley(evidence: Evidence) -> str:
 
 
 def simulation(evidence: Evidence) -> str:
-    """As n grows the assumed lengthscale ceases to matter (true l = 1), and NLL nears its limit (l = 0.5)."""
-    records = finest(evidence.simulation)
-    rows = []
+    """MSE for several assumed lengthscales (true l = 1), and the most by which NLL exceeds its limit (l = 0.5)."""
+    records, rows = finest(evidence.simulation), []
     for n in sorted({record["job"]["n"] for record in records}):
         here = rows_of([record for record in records if record["job"]["n"] == n])
-        mse = [row["mse"] for row in here if row["lengthscale"] == 1 and row["varied"] == "lengthscale"]
-        nll = [
-            row["nll"] - row["limit_nll"]
-            for row in here
-            if row["lengthscale"] == 0.5 and row["varied"] == "noise_variance"
-        ]
-        if mse and nll:
-            rows.append([f"{n:.0e}".replace("e+", "e"), _digits(min(mse)), _digits(max(mse)), _digits(max(nll))])
-    return _markdown(["n", "lowest MSE", "highest MSE", "NLL above its limit, at most"], rows) if rows else "Not run."
+        over_l = {row["assumed_lengthscale"]: row["mse"] for row in here if row["lengthscale"] == 1}
+        over_noise = [row for row in here if row["lengthscale"] == 0.5 and row["varied"] == "noise_variance"]
+        if over_l and over_noise:
+            nearest = [min(over_l, key=lambda at, wanted=wanted: abs(at - wanted)) for wanted in _LENGTHSCALES]
+            excess = max(row["nll"] - row["limit_nll"] for row in over_noise)
+            rows.append([_power(n), *(f"{_digits(over_l[at])} ({at:.2f})" for at in nearest), _digits(excess)])
+    headings = ["n", *(f"MSE at l̂ ≈ {wanted:g}" for wanted in _LENGTHSCALES), "NLL above its limit, at most"]
+    return _markdown(headings, rows) if rows else "Not run."
 
 
 def runs(evidence: Evidence) -> str:
@@ -186,6 +185,10 @@ def _difference(metric: str, ours: Number | None, published: Number | None) -> s
     clear = ours.spread is not None and abs(gap) > 2 * math.hypot(ours.spread, published.spread or 0)
     text = text.replace("-", "−")
     return f"**{text}**" if clear else text
+
+
+def _power(n: int) -> str:
+    return f"{n:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
 def _digits(value: float, count: int = 3) -> str:

@@ -142,7 +142,7 @@ def test_every_table_is_written(everything, tmp_path):
         assert (tmp_path / "output" / f"{name}.md").read_text().count("\n") > 3
     assert lines((tmp_path / "output" / "prediction_times.md").read_text(), "35,567", "0.00400", "| 0.02 | 5.0 |")
     assert lines((tmp_path / "output" / "oakley.md").read_text(), "100,000", "RBF", "0.360 (0.300)")
-    assert lines((tmp_path / "output" / "simulation.md").read_text(), "1e04", "0.110", "0.200")
+    assert lines((tmp_path / "output" / "simulation.md").read_text(), "1e4", "0.110 (0.10)", "0.110 (1.00)", "0.200")
 
 
 def test_every_figure_has_something_to_show(everything):
