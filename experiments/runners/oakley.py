@@ -9,7 +9,7 @@ from time import perf_counter
 
 import methods
 from gpnn import theory
-from gpnn.cli.arguments import seed, whole_number
+from gpnn.cli import arguments
 from gpnn.datasets import oakley_ohagan
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import get_kernel
@@ -22,8 +22,8 @@ _GIB = 2**30
 
 def add_arguments(parser) -> None:
     parser.add_argument("--kernel", dest="kernels", nargs="+", help="default: rbf exponential")
-    parser.add_argument("--sizes", nargs="+", type=whole_number(1000), help="default: 1e4 1e5 1e6 1e7 5e7")
-    parser.add_argument("--seeds", nargs="+", type=seed, help="default: 0")
+    parser.add_argument("--sizes", nargs="+", type=arguments.whole_number(1000), help="default: 1e4 1e5 1e6 1e7 5e7")
+    parser.add_argument("--seeds", nargs="+", type=arguments.seed, help="default: 0")
 
 
 def jobs(args) -> list[dict]:

@@ -10,7 +10,7 @@ from sklearn.base import clone
 import methods
 from gpnn import datasets
 from gpnn._types import Hyperparameters
-from gpnn.cli.arguments import seed, whole_number
+from gpnn.cli import arguments
 from gpnn.datasets.sources import find
 from gpnn.errors import GPnnWarning
 from gpnn.kernels import get_kernel
@@ -25,8 +25,8 @@ def add_arguments(parser) -> None:
     parser.add_argument("--datasets", nargs="+", help="default: those of the paper that this machine has")
     parser.add_argument("--methods", nargs="+", help="default: those of the paper that are installed")
     parser.add_argument("--kernels", nargs="+", help="default: those that the paper ran each method with")
-    parser.add_argument("--seeds", nargs="+", type=seed, help="default: 0 1 2")
-    parser.add_argument("--max-test", type=whole_number(1), help="use only the first rows of each test set")
+    parser.add_argument("--seeds", nargs="+", type=arguments.seed, help="default: 0 1 2")
+    parser.add_argument("--max-test", type=arguments.whole_number(1), help="use only the first rows of each test set")
 
 
 def jobs(args) -> list[dict]:

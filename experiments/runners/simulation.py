@@ -3,7 +3,7 @@
 import numpy as np
 
 from gpnn import Hyperparameters
-from gpnn.cli.arguments import whole_number
+from gpnn.cli import arguments
 from gpnn.simulation import sweep
 from protocol import fingerprint, section
 
@@ -11,7 +11,7 @@ NAME = "simulation"
 
 
 def add_arguments(parser) -> None:
-    parser.add_argument("--sizes", nargs="+", type=whole_number(1000), help="default: 1e4 … 1e12")
+    parser.add_argument("--sizes", nargs="+", type=arguments.whole_number(1000), help="default: 1e4 … 1e12")
 
 
 def jobs(args) -> list[dict]:
