@@ -78,7 +78,7 @@ def oakley(evidence: Evidence) -> str:
         size = [f"{job['n']:,}", _KERNELS[job["kernel"]], *pairs, _digits(result["metrics"]["calibration"])]
         cost = [f"{result['fit_seconds']:.0f}", f"{result['evaluate_seconds']:.0f}", f"{result['peak_gib']:.2f}"]
         rows.append([*size, *cost, f"{result['table_gib']:.3f}"])
-    headings = ["n", "kernel", "RMSE (limit)", "NLL (limit)", "calibration", "fit, s", "10⁴ predictions, s",
+    headings = ["n", "kernel", "RMSE (limit)", "NLL (limit)", "calibration", "fit, s", "test rows, s",
                 "peak, GiB", "of which table"]  # fmt: skip
     return _markdown(headings, rows) if rows else "Not run."
 

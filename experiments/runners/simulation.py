@@ -51,7 +51,7 @@ def run(job: dict, store, args) -> dict:
     )
     # What all rows share is kept once.
     common = {key: value for key, value in rows[0].items() if all(row[key] == value for row in rows)}
-    return {"common": common, "rows": [{key: row[key] for key in row.keys() - common.keys()} for row in rows]}
+    return {"common": common, "rows": [{key: value for key, value in row.items() if key not in common} for row in rows]}
 
 
 def rows_of(records: list[dict]) -> list[dict]:
