@@ -11,7 +11,7 @@ LAYERS = [
     {"kernels", "metrics", "theory"},
     {"whitening", "estimation", "neighbors", "solvers", "calibration"},
     {"_validation", "_contract"},
-    {"regressor"},
+    {"regressor", "baselines"},
     {"datasets"},
     {"cli"},
 ]

@@ -5,6 +5,10 @@ class InvalidInputError(ValueError):
     """The data or a setting cannot be used as given."""
 
 
+class MissingExtraError(ImportError):
+    """An optional package is needed and not installed; the message ends with the line that installs it."""
+
+
 class GPnnWarning(UserWarning):
     """Something was adapted so that the work could go on; the message says what."""
 
