@@ -36,7 +36,7 @@ class MuyGPs:
                 smoothness=Parameter(0.5),
                 deformation=Isotropy(l2, length_scale=Parameter(1.0, (0.01, 20.0))),
             ),
-            noise=HomoscedasticNoise(0.1, (1e-5, 1.0)),
+            noise=HomoscedasticNoise(0.1, (1e-3, 1.0)),
             scale=AnalyticScale(),
         )
         np.random.seed(self.seed)  # noqa: NPY002 - the batch is drawn from numpy's global state
