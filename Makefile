@@ -1,10 +1,11 @@
 # make demo  a million rows, fitted and predicted          make test   lint, types and the whole test suite
 # make bench the speed benchmarks (an hour)                make clean  remove .venv
+# make paper-quick, make paper  the paper's tables and figures beside ours (ten minutes, hours); make reproduction draws
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench paper paper-quick reproduction clean
 
 demo: .venv/installed
 	$(BIN)/gpnn demo
@@ -20,6 +21,17 @@ lint: .venv/installed-test
 bench: .venv/installed-bench
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/scaling.py
+
+paper-quick: QUICK := --quick
+paper paper-quick: .venv/installed-paper # stopped, it continues where it was
+	-$(BIN)/python experiments/run.py real $(QUICK)
+	-$(BIN)/python experiments/run.py prediction $(QUICK)
+	-$(BIN)/python experiments/run.py simulation $(QUICK)
+	-$(BIN)/python experiments/run.py oakley $(QUICK)
+	$(BIN)/python experiments/render.py
+
+reproduction: .venv/installed-paper
+	$(BIN)/python experiments/render.py --docs
 
 clean: # compiled code too
 	rm -rf .venv
@@ -38,4 +50,8 @@ clean: # compiled code too
 
 .venv/installed-bench: .venv/installed
 	$(INSTALL) --editable '.[bench]'
+	@touch $@
+
+.venv/installed-paper: .venv/installed
+	$(INSTALL) --editable '.[baselines,data,plots]'
 	@touch $@

@@ -2,11 +2,10 @@
 
 import json
 import os
-import platform
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
+
+from gpnn import _provenance
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -26,11 +25,10 @@ def write_results(name: str, results) -> Path:
     path = RESULTS / f"{name}.json"
     record = {
         "benchmark": name,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "time": _provenance.now(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "processor": _processor(),
-        "python": platform.python_version(),
-        "versions": {package: version(package) for package in ("numpy", "scipy", "scikit-learn", "numba")},
+        "processor": _provenance.processor(),
+        "versions": _provenance.versions(),
         "results": results,
     }
     partial = path.with_suffix(".tmp")
@@ -38,11 +36,3 @@ def write_results(name: str, results) -> Path:
     partial.replace(path)  # a file that is there is complete
     print(f"written to {path}")
     return path
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()

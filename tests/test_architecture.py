@@ -6,7 +6,7 @@ from pathlib import Path
 import gpnn
 
 LAYERS = [
-    {"_types", "errors", "_files"},
+    {"_types", "errors", "_files", "_provenance"},
     {"_compiled", "_parallel"},
     {"kernels", "metrics"},
     {"whitening", "means", "shapes", "estimation", "neighbors", "solvers", "calibration"},

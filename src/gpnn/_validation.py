@@ -78,9 +78,10 @@ def check_training_data(model, X, y):
         model, X, y, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2, y_numeric=True
     )
     _check_finite(model, X)
-    if model.params is not None and np.size(model.params.lengthscale) not in (1, X.shape[1]):
+    params = getattr(model, "params", None)  # not every estimator takes them
+    if params is not None and np.size(params.lengthscale) not in (1, X.shape[1]):
         raise InvalidInputError(
-            f"params has {np.size(model.params.lengthscale)} lengthscales, but X has {X.shape[1]} columns. "
+            f"params has {np.size(params.lengthscale)} lengthscales, but X has {X.shape[1]} columns. "
             "Give one lengthscale, or one per column."
         )
     y = np.asarray(y, dtype=np.float64)

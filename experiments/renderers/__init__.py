@@ -1,0 +1,1 @@
+"""One renderer per table and figure: functions of the evidence alone."""

@@ -1,0 +1,40 @@
+"""Where and when a figure was measured, in words, to be kept beside it."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import joblib
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def machine() -> str:
+    """For instance: 2 cores of Intel(R) Xeon(R) Processor @ 2.80GHz, 23 GiB."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else None
+    return f"{joblib.cpu_count()} cores of {processor()}" + (f", {memory:.0f} GiB" if memory else "")
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def versions(*others: str) -> dict[str, str]:
+    """Of Python, of what every result depends on, and of `others`; a package that is not installed is left out."""
+    found = {"python": platform.python_version()}
+    for package in (*PACKAGES, *others):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
