@@ -108,7 +108,8 @@ def predict(
     outcomes = np.tile([0.0, np.inf], (len(probes), 1))
     predictive_likelihoods(
         KERNEL_NUMBERS[kernel.name], probes.X, probes.y, rows, y, neighbors,
-        np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance, params.noise_variance, *scratch(m + 1, d), np.empty(d + 2), outcomes,
+        np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance, params.noise_variance,
+        *scratch(m + 1, d), np.empty(d + 2), outcomes,
     )  # fmt: skip
     return Prediction(probes.y - outcomes[:, 0], outcomes[:, 1])
 
