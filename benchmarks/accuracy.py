@@ -36,7 +36,9 @@ def main():
             scores = []
             for seed in range(args.seeds):
                 X_train, y_train, X_test, y_test = split(X, y, seed)
-                model = GPnnRegressor(kernel=kernel, optimizer=args.optimizer, random_state=seed).fit(X_train, y_train)
+                model = GPnnRegressor.paper(kernel=kernel, optimizer=args.optimizer, random_state=seed).fit(
+                    X_train, y_train
+                )
                 scores.append(model.evaluate(X_test[: args.test_rows], y_test[: args.test_rows]))
             ours = {key: (np.mean([s[key] for s in scores]), np.std([s[key] for s in scores])) for key in scores[0]}
             published = dict(zip(("rmse", "nll"), PUBLISHED[name, kernel], strict=True))

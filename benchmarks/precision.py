@@ -28,7 +28,9 @@ SETS = ("houseelectric", "protein", "britain_magnetic", "egm96_geoid")
 
 def neighbourhoods(name):
     X, y, X_test, _ = split(*datasets.load(name), seed=0)
-    model = GPnnRegressor(params=Hyperparameters(1, 1, 1), calibration_size=0, index="exact", random_state=0).fit(X, y)
+    model = GPnnRegressor.paper(params=Hyperparameters(1, 1, 1), calibration_size=0, index="exact", random_state=0).fit(
+        X, y
+    )
     X_star = model.whitener_.transform(X_test[:QUERIES])
     indices = model.index_.query(X_star, M).indices
     return X_star, model.index_.points(indices), model._y[indices]

@@ -39,7 +39,7 @@ def houses():
 @cache
 def fitted(kernel="exponential"):
     X, y, *_ = houses()
-    return GPnnRegressor(kernel=kernel, random_state=0).fit(X, y)
+    return GPnnRegressor.paper(kernel=kernel, random_state=0).fit(X, y)
 
 
 def in_parallel(function, n, size=64):
@@ -55,7 +55,7 @@ def solve():
     sets = {"houseelectric": houses(), "protein": split(*datasets.load("protein"), seed=0)}
     for name, (X, y, X_test, _) in sets.items():
         for kernel in KERNELS:
-            model = GPnnRegressor(kernel=kernel, random_state=0).fit(X, y)
+            model = GPnnRegressor.paper(kernel=kernel, random_state=0).fit(X, y)
             X_star = model.whitener_.transform(X_test[:2000])
             indices = model.index_.query(X_star, M).indices
             N, Y = model.index_.points(indices), model._y[indices]
@@ -139,7 +139,7 @@ def fit_and_predict():
         peer_fit = perf_counter() - start
         fits = {}
         for optimizer in ("lbfgs", "adam"):
-            model = GPnnRegressor(optimizer=optimizer, random_state=0)
+            model = GPnnRegressor.paper(optimizer=optimizer, random_state=0)
             fits[optimizer] = best(lambda model=model, X=X, y=y: model.fit(X, y), 3)
 
         few = peer.whiten(X_test[:200])
@@ -147,7 +147,7 @@ def fit_and_predict():
         peer_mean, peer_variance = peer.predict_whitened(few)
         peer_predict = (perf_counter() - start) / len(few)
         # The same rows, parameters and metric, so that the numbers must be the same too.
-        ours = GPnnRegressor(
+        ours = GPnnRegressor.paper(
             params=peer.params, whitening="none", calibration_size=0, index="exact", random_state=0
         ).fit(peer.Z, peer.z)
         law = ours.predict_distribution(few)
@@ -178,10 +178,10 @@ from gpnn import GPnnRegressor
 rng = np.random.default_rng(0)
 X = rng.normal(size=(3000, 8)); y = np.sin(X[:, 0])
 start = time.perf_counter()
-GPnnRegressor(random_state=0).fit(X, y).predict(X[:100])
+GPnnRegressor.paper(random_state=0).fit(X, y).predict(X[:100])
 first = time.perf_counter() - start
 start = time.perf_counter()
-GPnnRegressor(random_state=0).fit(X, y).predict(X[:100])
+GPnnRegressor.paper(random_state=0).fit(X, y).predict(X[:100])
 print(first - (time.perf_counter() - start))
 """
 

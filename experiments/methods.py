@@ -77,7 +77,7 @@ def missing(name: str) -> str | None:
 
 def paper_gpnn(kernel: str, seed: int, **others) -> GPnnRegressor:
     """GPnn with the paper's settings."""
-    return GPnnRegressor(kernel=kernel, random_state=seed, **(_arguments("gpnn") | others))
+    return GPnnRegressor.paper(kernel=kernel, random_state=seed, **(_arguments("gpnn") | others))
 
 
 def build(name: str, kernel: str, seed: int, *, n_jobs: int | None = None, verbose: int = 0, **others):

@@ -9,7 +9,7 @@ from gpnn.cli import main
 def test_demo_prints_measured_values_beside_limits(capsys):
     assert main(["demo", "--rows", "3000", "--kernel", "rbf", "--seed", "1"]) == 0
     out = capsys.readouterr().out
-    for word in ("RMSE", "NLL", "calibration", "90 % coverage", "whiten", "estimate", "index", "calibrate", "limit"):
+    for word in ("RMSE", "NLL", "calibration", "90 % coverage", "learn", "index", "calibrate", "limit"):
         assert word in out
     rmse = float(next(line for line in out.splitlines() if line.startswith("RMSE")).split()[1])
     assert 0.29 < rmse < 0.9  # between the noise and no skill at all

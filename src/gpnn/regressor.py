@@ -200,7 +200,7 @@ class GPnnRegressor(DistributionRegressor):
     # --- the stages of fit --------------------------------------------------------------------------------------------
 
     def _hold_out(self, X, y, rng) -> Holdout:
-        """The rows to learn from and to judge on; and calibration_rows_, of which the first are used."""
+        """The rows to learn from and to judge on, and n_neighbors_: fewer than asked for where n is small."""
         n = len(X)
         most = _MOST_JUDGES if self.calibration_size == "auto" else int(self.calibration_size)
         asked = int(_SIZES[-1] if self.n_neighbors == "auto" else self.n_neighbors)
@@ -210,26 +210,28 @@ class GPnnRegressor(DistributionRegressor):
             holdout = patches(scaled.transform(X), rng, self.n_jobs)
         elif self.holdout != "random":
             holdout = from_splitter(self.holdout, X, y, rng)
-        elif self.return_rows:
-            holdout = leave_one_out(n, rng, most)
+        elif self.return_rows or most == 0:
+            holdout = leave_one_out(n, rng, max(most, _SIZE_JUDGES))
         else:
             holdout = set_aside(n, rng, min(most, n // 4))
-        judges = min(int(most), len(holdout.judge))
-        left = n - len(holdout.hidden) - (0 if len(holdout.hidden) else 1)
-        self.n_neighbors_ = max(1, min(asked, left))
-        self._warn_if_few(n, judges, {"n_neighbors": (self.n_neighbors, self.n_neighbors_)})
-        return Holdout(holdout.learn, holdout.judge[:judges], holdout.hidden)
-
-    def _warn_if_few(self, n: int, judges: int, shrunk: dict) -> None:
-        shrunk = shrunk | {"calibration_size": (self.calibration_size, judges)}
-        changes = [f"{k} {asked} → {used}" for k, (asked, used) in shrunk.items() if asked != "auto" and used < asked]
+        self.n_neighbors_ = min(asked, n - len(holdout.hidden))
+        shrunk = {
+            "calibration_size": (self.calibration_size, min(most, len(holdout.judge))),
+            "n_neighbors": (self.n_neighbors, self.n_neighbors_),
+        }
+        changes = [
+            f"{name} {asked} → {used}"
+            for name, (asked, used) in shrunk.items()
+            if not isinstance(asked, str) and used < asked
+        ]
         if changes:
             warnings.warn(
                 f"Only {n} rows, fewer than the settings are made for; used instead: {', '.join(changes)}. "
                 "Uncertainties from so few rows are rough.",
                 GPnnWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
+        return holdout
 
     def _learn(self, X, y, holdout: Holdout, rng, report) -> None:
         """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined."""
@@ -239,10 +241,10 @@ class GPnnRegressor(DistributionRegressor):
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
-            self.whitener_ = Whitener.fit(X, y, modes[0], names, self.n_jobs)
+            self.whitener_ = Whitener.fit(X, y, modes[-1], names, self.n_jobs)
             self.params_ = self.params or self._phase_1(X, y, holdout, rng, report)
             return
-        whiteners = {mode: Whitener.fit(X, y, mode, names, self.n_jobs, warn=mode == modes[0]) for mode in modes}
+        whiteners = {mode: Whitener.fit(X, y, mode, names, self.n_jobs, warn=mode == modes[-1]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
         candidates = choose(sample, whiteners, kernels, self.refine, rng, self.n_jobs, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
@@ -317,7 +319,7 @@ class GPnnRegressor(DistributionRegressor):
         judge = holdout.judge
         if self.n_neighbors == "auto" and len(judge):
             self._choose_size(X, y, judge[:_SIZE_JUDGES], len(holdout.hidden) > 0, report)
-        judge = judge if self.calibration_size == "auto" else judge[: self.calibration_size]
+        judge = judge[:_MOST_JUDGES] if self.calibration_size == "auto" else judge[: self.calibration_size]
         self.calibration_rows_ = np.sort(judge)
         if self.calibration_size == 0 or len(judge) == 0:
             return
@@ -382,6 +384,7 @@ class GPnnRegressor(DistributionRegressor):
 
     def _predict_path(self, X_star, own, sizes: NDArray) -> tuple[tuple[Array, Array], float]:
         """Uncalibrated means and variances (q, k) of training rows from their nearest others, for each of `sizes`."""
+        sizes = np.minimum(sizes, len(self.index_.order) - 1)
         mean, variance = np.empty((2, len(X_star), len(sizes)))
         jitter = np.empty(len(X_star))
         kernel = get_kernel(self.kernel_)

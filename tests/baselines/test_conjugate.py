@@ -25,7 +25,7 @@ def test_scikit_learn_estimator_checks(estimator, check):
 @pytest.mark.parametrize("kernel", ["exponential", "rbf"])
 def test_means_are_gpnns_and_variances_a_multiple(wavy, kernel):
     X, y = wavy
-    theirs = GPnnRegressor(kernel=kernel, params=PARAMS, n_neighbors=20, calibration_size=0).fit(X[:800], y[:800])
+    theirs = GPnnRegressor.paper(kernel=kernel, params=PARAMS, n_neighbors=20, calibration_size=0).fit(X[:800], y[:800])
     ours = ConjugateNNGP(kernel=kernel, params=PARAMS, n_neighbors=20, random_state=0).fit(X[:800], y[:800])
     a, b = (model.predict_distribution(X[2000:2200]) for model in (ours, theirs))
     np.testing.assert_allclose(a.mean, b.mean, atol=1e-3 * b.std.min())

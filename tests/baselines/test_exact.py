@@ -42,7 +42,7 @@ def test_scikit_learn(kernel, n, rng):
 def test_gpnn_with_every_row_as_neighbour_is_exact(wavy):
     X, y = wavy
     exact = ExactGP(params=PARAMS).fit(X[:300], y[:300])
-    gpnn = GPnnRegressor(kernel="rbf", params=PARAMS, n_neighbors=300, calibration_size=0).fit(X[:300], y[:300])
+    gpnn = GPnnRegressor.paper(kernel="rbf", params=PARAMS, n_neighbors=300, calibration_size=0).fit(X[:300], y[:300])
     for ours, theirs in zip(exact.predict(X[300:400], True), gpnn.predict(X[300:400], True), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3)
 

@@ -26,7 +26,7 @@ def test_scikit_learn(kernel, rng):
         ConstantKernel(PARAMS.kernel_variance) * SKLEARN[kernel] + WhiteKernel(PARAMS.noise_variance), optimizer=None
     ).fit(X, y)
     mean, std = exact.predict(X_star, return_std=True)
-    model = GPnnRegressor(
+    model = GPnnRegressor.paper(
         kernel=kernel, params=PARAMS, n_neighbors=300, calibration_size=0, whitening="none", random_state=0
     ).fit(X, y)
     our_mean, our_std = model.predict(X_star, return_std=True)

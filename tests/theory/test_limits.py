@@ -99,7 +99,7 @@ def test_constant_signal_is_at_the_limit_whatever_the_parameters():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(4000, 2))
     noise = rng.laplace(scale=np.sqrt(0.5), size=4000)
-    model = GPnnRegressor(
+    model = GPnnRegressor.paper(
         kernel="rbf", params=Hyperparameters(50.0, 3.0, 0.4), n_neighbors=100, calibration_size=0, random_state=0
     ).fit(X[:2000], noise[:2000])
     scores = model.evaluate(X[2000:], noise[2000:])
