@@ -8,6 +8,7 @@ calibrates; `predict` finds each query's m nearest rows and solves one small Gau
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -205,9 +206,7 @@ class GPnnRegressor(DistributionRegressor):
         most = _MOST_JUDGES if self.calibration_size == "auto" else int(self.calibration_size)
         asked = int(_SIZES[-1] if self.n_neighbors == "auto" else self.n_neighbors)
         if self.holdout == "patches":
-            names = getattr(self, "feature_names_in_", None)
-            scaled = Whitener.fit(X, y, "diagonal", names, self.n_jobs, warn=False)
-            holdout = patches(scaled.transform(X), rng, self.n_jobs)
+            holdout = patches(self._whitener(X, y, "diagonal", warn=False).transform(X), rng, self.n_jobs)
         elif self.holdout != "random":
             holdout = from_splitter(self.holdout, X, y, rng)
         elif self.return_rows or most == 0:
@@ -235,16 +234,15 @@ class GPnnRegressor(DistributionRegressor):
 
     def _learn(self, X, y, holdout: Holdout, rng, report) -> None:
         """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined."""
-        names = getattr(self, "feature_names_in_", None)
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
         modes = ["diagonal", "full"] if self.whitening == "auto" else [self.whitening]
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
-            self.whitener_ = Whitener.fit(X, y, modes[-1], names, self.n_jobs)
+            self.whitener_ = self._whitener(X, y, modes[-1])
             self.params_ = self.params or self._phase_1(X, y, holdout, rng, report)
             return
-        whiteners = {mode: Whitener.fit(X, y, mode, names, self.n_jobs, warn=mode == modes[-1]) for mode in modes}
+        whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
         candidates = choose(sample, whiteners, kernels, self.refine, rng, self.n_jobs, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
@@ -257,6 +255,11 @@ class GPnnRegressor(DistributionRegressor):
         self.whitener_ = whiteners[best.whitening].stretched(1 / np.asarray(best.params.lengthscale))
         self.params_ = Hyperparameters(1.0, best.params.kernel_variance, best.params.noise_variance)
         report["whitening"] = best.whitening
+
+    def _whitener(self, X, y, mode: str, warn: bool = True) -> Whitener:
+        names = getattr(self, "feature_names_in_", None)
+        whitener = Whitener.fit(X, y, mode, names, self.n_jobs, warn)
+        return replace(whitener, y_mean=0.0)  # the mean function has taken out what it wanted to
 
     def _phase_1(self, X, y, holdout: Holdout, rng, report) -> Hyperparameters:
         """θ̂ from the block-diagonal likelihood of w blocks of s random rows, none of them set aside."""

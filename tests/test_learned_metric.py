@@ -1,0 +1,223 @@
+"""What GPnnRegressor() does beyond the paper's recipe: a learned metric, choices by evidence, honest intervals."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import KFold
+
+from gpnn import GPnnRegressor, GPnnWarning, InvalidInputError, metrics
+from gpnn.calibration import fit_floor, fit_local, interval
+from gpnn.solvers.cpu import solve, solve_path
+
+
+def make(n, seed=0):
+    """Two of eight columns matter; noise is three times as large where the first is positive."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 8)) * np.array([1, 100, 1, 1e-3, 1, 1, 1, 1])
+    noise = np.where(X[:, 0] > 0, 0.3, 0.1)
+    return X, 10 + 5 * (np.sin(6 * X[:, 0]) + X[:, 1] / 100 + noise * rng.standard_normal(n))
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make(9000)
+    return X[:6000], y[:6000], X[6000:], y[6000:]
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return GPnnRegressor(random_state=0).fit(*data[:2])
+
+
+def test_better_than_the_recipe_of_the_paper(fitted, data):
+    ours, recipe = fitted.evaluate(*data[2:]), GPnnRegressor.paper(random_state=0).fit(*data[:2]).evaluate(*data[2:])
+    assert ours["rmse"] < 0.75 * recipe["rmse"]
+    assert ours["nll"] < recipe["nll"] - 0.3
+    assert ours["calibration"] == pytest.approx(1, abs=0.1)
+    assert ours["coverage_90"] == pytest.approx(0.9, abs=0.025)
+
+
+def test_columns_without_influence_are_stretched_away(fitted):
+    scales = np.abs(fitted.whitener_.x_map) * np.array([1, 100, 1, 1e-3, 1, 1, 1, 1])
+    if scales.ndim == 1:
+        assert scales[0] > 3 * scales[3:].max()
+
+
+def test_candidates_sizes_and_stages_are_reported(fitted):
+    report = fitted.fit_report_
+    tried = report["candidates"]
+    assert {(c["whitening"], c["kernel"]) for c in tried} == {
+        (w, k) for w in ("diagonal", "full") for k in ("rbf", "exponential", "matern32", "matern52")
+    }
+    assert [c["nll"] for c in tried] == sorted(c["nll"] for c in tried)
+    assert {c["refined"] for c in tried} == {True, False}
+    assert fitted.kernel_ == tried[0]["kernel"]
+    assert fitted.n_neighbors_ in [point["n_neighbors"] for point in report["m_curve"]]
+    low, high = fitted.alpha_interval_
+    assert low < fitted.alpha_ < high
+    assert set(report["shapes"]) == {"gaussian", "student_t", "empirical"}
+
+
+def test_same_seed_same_numbers_whatever_the_threads(fitted, data):
+    again = GPnnRegressor(random_state=0, n_jobs=1, batch_size=7).fit(*data[:2])
+    np.testing.assert_array_equal(again.predict(data[2][:50]), fitted.predict(data[2][:50]))
+
+
+def test_local_calibration_knows_where_noise_is_large(fitted, data):
+    X_test = data[2]
+    std = fitted.predict(X_test, return_std=True)[1]
+    noisy = X_test[:, 0] > 0
+    assert np.median(std[noisy]) > 1.5 * np.median(std[~noisy])
+    plain = clone(fitted).set_params(calibration="global").fit(*data[:2])
+    np.testing.assert_allclose(plain.predict(X_test[:20]), fitted.predict(X_test[:20]))  # the mean is untouched
+    assert fitted.evaluate(*data[2:])["nll"] < plain.evaluate(*data[2:])["nll"] - 0.05
+
+
+def test_intervals_quantiles_and_diagnosis(fitted, data):
+    X_test, y_test = data[2:]
+    for coverage in (0.5, 0.9, 0.99):
+        lower, upper = fitted.predict_interval(X_test, coverage)
+        assert np.mean((lower <= y_test) & (y_test <= upper)) == pytest.approx(coverage, abs=0.03)
+    quantiles = fitted.predict_quantiles(X_test, [0.1, 0.5, 0.9])
+    assert quantiles.shape == (3000, 3)
+    assert (np.diff(quantiles, axis=1) > 0).all()
+    diagnosis = fitted.diagnose(X_test, y_test)
+    assert sum(diagnosis["pit"]) == pytest.approx(1)
+    assert max(diagnosis["pit"]) < 0.1
+    assert min(diagnosis["coverage_by_sd"]) > 0.8
+    for bad in (0, 1, 1.5):
+        with pytest.raises(InvalidInputError, match="between 0 and 1"):
+            fitted.predict_interval(X_test, bad)
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        fitted.predict_quantiles(X_test, [0.5, 2])
+
+
+@pytest.mark.parametrize("holdout", ["patches", KFold(10, shuffle=True, random_state=0)])
+def test_held_out_rows_return_to_the_training_rows(holdout, data):
+    X, y = data[0][:1500], data[1][:1500]
+    model = GPnnRegressor(holdout=holdout, kernel="matern32", whitening="diagonal", random_state=0).fit(X, y)
+    assert "return rows" in model.fit_report_["seconds"]
+    assert np.isin(model.calibration_rows_, model.kneighbors(X).indices).all()
+    aside = clone(model).set_params(return_rows=False).fit(X, y)
+    assert not np.isin(aside.calibration_rows_, aside.kneighbors(X).indices).any()
+    assert model.evaluate(*data[2:])["rmse"] < 0.5
+
+
+def test_patches_keep_intervals_honest_in_gaps():
+    """A smooth field with a hole: where queries lie in gaps, random hold-outs promise too much."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, size=(6000, 2))
+    y = np.sin(2 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.02 * rng.standard_normal(6000)
+    centres = rng.uniform(1, 9, size=(8, 2))
+    in_gap = (np.linalg.norm(X[:, None] - centres, axis=2) < 0.45).any(axis=1)
+    shares = {}
+    for holdout in ("random", "patches"):
+        model = GPnnRegressor(holdout=holdout, kernel="exponential", whitening="diagonal", random_state=0)
+        lower, upper = model.fit(X[~in_gap], y[~in_gap]).predict_interval(X[in_gap])
+        shares[holdout] = np.mean((lower <= y[in_gap]) & (y[in_gap] <= upper))
+    assert 0.8 < shares["patches"] <= 1
+    assert abs(shares["patches"] - 0.9) < abs(shares["random"] - 0.9) + 0.02
+
+
+@pytest.mark.parametrize("mean", ["zero", "constant", "linear", LinearRegression()])
+def test_mean_functions(mean, data):
+    X, y = data[0][:1000], 1e3 + 50 * data[0][:1000, 4] + data[1][:1000]
+    recipe = GPnnRegressor.paper(mean=mean, random_state=0, n_neighbors=50, calibration_size=100)
+    model = recipe.fit(X, y)
+    far = np.full((1, 8), 1e4)
+    prediction = model.predict(far)[0]
+    if mean == "zero":
+        assert prediction == pytest.approx(0, abs=1)
+    elif mean == "constant":
+        assert prediction == pytest.approx(y.mean(), rel=0.01)
+    else:  # the trend goes on where there are no data
+        expected = LinearRegression().fit(X, y).predict(far)[0]
+        assert prediction == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("setting", [{"mean": "cubic"}, {"mean": 3}, {"holdout": "sometimes"}, {"calibration": "none"},
+                                     {"n_neighbors": "many"}, {"calibration_size": "all"}])  # fmt: skip
+def test_bad_settings_are_explained(setting, data):
+    with pytest.raises(InvalidInputError, match=next(iter(setting))):
+        GPnnRegressor(**setting).fit(data[0][:300], data[1][:300])
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 40, 199, 210, 260])
+def test_few_rows(n):
+    X, y = make(n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GPnnWarning)
+        model = GPnnRegressor(random_state=0).fit(X, y)
+        mean, std = model.predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0).all()
+
+
+def test_many_columns_of_which_few_matter():
+    """150 columns and 2000 rows: the metric must not be fitted to chance."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 150))
+    y = X[:, 0] + np.abs(X[:, 1]) + 0.3 * rng.standard_normal(3000)
+    ours, recipe = (
+        model.fit(X[:2000], y[:2000]).evaluate(X[2000:], y[2000:])
+        for model in (GPnnRegressor(kernel="matern32", random_state=0), GPnnRegressor.paper(random_state=0))
+    )
+    assert ours["rmse"] < recipe["rmse"]
+    assert ours["nll"] < recipe["nll"]
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def test_the_m_curve_is_what_fewer_neighbours_would_give(rng):
+    from gpnn import Hyperparameters
+    from gpnn.kernels import get_kernel
+
+    X_star, N, y = rng.normal(size=(6, 3)), rng.normal(size=(6, 60, 3)), rng.normal(size=(6, 60))
+    setting = get_kernel("matern32"), Hyperparameters(1.0, 1.2, 0.1)
+    sizes = np.array([1, 7, 16, 33, 60])
+    path = solve_path(X_star, N, y, *setting, sizes)
+    for at, m in enumerate(sizes):
+        alone = solve(X_star, N[:, :m], y[:, :m], *setting)
+        np.testing.assert_allclose(path.mean[:, at], alone.mean, atol=2e-4)
+        np.testing.assert_allclose(path.variance[:, at], alone.variance, rtol=2e-4)
+
+
+def test_interval_of_alpha_is_wide_for_heavy_tails(rng):
+    light, heavy = rng.standard_normal(4000) ** 2, rng.standard_t(3, 4000) ** 2 / 3
+    widths = [np.diff(interval(z)) for z in (light, heavy)]
+    assert widths[1] > 1.5 * widths[0]
+    low, high = interval(light)
+    assert low < 1 < high
+
+
+def test_a_floor_where_tiny_variances_are_wrong_and_none_where_all_is_well(rng):
+    variance = np.where(rng.uniform(size=5000) < 0.1, 1e-4, 1.0)
+    right = variance * rng.standard_normal(5000) ** 2
+    assert fit_floor(right, variance) < 1e-3
+    wrong = right.copy()
+    wrong[(variance < 1) & (rng.uniform(size=5000) < 0.05)] = 1.0
+    assert fit_floor(wrong, variance) > 1e-3
+
+
+def test_local_factors_average_one_and_are_bounded(rng):
+    X = rng.uniform(size=(4000, 2)).astype(np.float32)
+    scale = np.where(X[:, 0] > 0.5, 4.0, 0.25)
+    z = scale * rng.standard_normal(4000) ** 2
+    z /= z.mean()
+    local, factors = fit_local(X, z)
+    assert np.mean(z / factors) == pytest.approx(1)
+    low, high = local(np.array([[0.1, 0.5], [0.9, 0.5]]))
+    assert high / low == pytest.approx(16, rel=0.5)
+    assert 0 < local(np.array([[1e6, -1e6]]))[0] < z.max()
+    same, ones = fit_local(X, np.full(4000, 1.0))
+    assert same is None
+    assert (ones == 1).all()
+
+
+def test_metrics_and_evaluate_agree(fitted, data):
+    law = fitted.predict_distribution(data[2])
+    assert fitted.evaluate(*data[2:], units="y")["rmse"] == pytest.approx(metrics.rmse(data[3], law))
