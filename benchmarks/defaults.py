@@ -1,0 +1,58 @@
+"""GPnnRegressor() beside GPnnRegressor.paper() on real data: accuracy, honesty and time, on the paper's splits.
+
+python benchmarks/defaults.py --seeds 3 --max-test 30000
+"""
+
+import argparse
+from time import perf_counter
+
+import numpy as np
+
+from data import split
+from gpnn import GPnnRegressor, datasets
+from report import write_results
+
+SETS = ("poletele", "bike", "protein", "houseelectric", "britain_magnetic", "covtype", "blogfeedback")
+METRICS = ("rmse", "nll", "calibration", "coverage_90", "crps")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--datasets", nargs="+", default=SETS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--max-test", type=int, default=30_000)
+    args = parser.parse_args()
+    results = {}
+    for name in args.datasets:
+        X, y = datasets.load(name)
+        GPnnRegressor(random_state=0).fit(X[:3000], y[:3000]).predict(X[:10])  # compile
+        for label, make in (("default", GPnnRegressor), ("paper", GPnnRegressor.paper)):
+            runs = [run(make(random_state=seed), *split(X, y, seed), args.max_test) for seed in range(args.seeds)]
+            results[f"{name} {label}"] = runs
+            middle = {key: np.mean([one[key] for one in runs]) for key in (*METRICS, "fit_s", "predict_ms")}
+            print(
+                f"{name:18s}{label:8s}" + "  ".join(f"{key} {value:.4g}" for key, value in middle.items()), flush=True
+            )
+            write_results("defaults", results)
+
+
+def run(model, X, y, X_test, y_test, max_test) -> dict:
+    start = perf_counter()
+    model.fit(X, y)
+    fitted = perf_counter()
+    scores = model.evaluate(X_test[:max_test], y_test[:max_test])
+    return scores | {
+        "fit_s": fitted - start,
+        "predict_ms": 1000 * (perf_counter() - fitted) / len(y_test[:max_test]),
+        "kernel": model.kernel_,
+        "whitening": model.fit_report_.get("whitening", model.whitening),
+        "n_neighbors": model.n_neighbors_,
+        "alpha": model.alpha_,
+        "alpha_interval": list(model.alpha_interval_),
+        "shape": model.shape_.name,
+        "n": len(X),
+    }
+
+
+if __name__ == "__main__":
+    main()
