@@ -40,8 +40,8 @@ _RECALL_PROBES = 128
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 _SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])  # m is chosen among these
 _SIZE_JUDGES = 1000
-_MOST_JUDGES, _FIRST_JUDGES = 20_000, 4000
-_TIGHT = 0.03  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
+_MOST_JUDGES, _FIRST_JUDGES = 10_000, 4000
+_TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 
 
 class GPnnRegressor(DistributionRegressor):

@@ -21,7 +21,7 @@ from gpnn.kernels import get_kernel
 from gpnn.refinement import Probes, predict, refine
 from gpnn.whitening import Whitener
 
-_SAMPLE, _LARGER_SAMPLE = 40_000, 400_000
+_SAMPLE, _LARGER_SAMPLE = 40_000, 200_000
 _JUDGES = 1000
 _FIRST, _SECOND, _THIRD = (
     (40, 60),
