@@ -52,7 +52,8 @@ def test_candidates_sizes_and_stages_are_reported(fitted):
     assert {(c["whitening"], c["kernel"]) for c in tried} == {
         (w, k) for w in ("diagonal", "full") for k in ("rbf", "exponential", "matern32", "matern52")
     }
-    assert [c["nll"] for c in tried] == sorted(c["nll"] for c in tried)
+    scores = [c["nll"] + np.log(c["rmse"]) for c in tried]
+    assert scores == sorted(scores)
     assert {c["refined"] for c in tried} == {True, False}
     assert fitted.kernel_ == tried[0]["kernel"]
     assert fitted.n_neighbors_ in [point["n_neighbors"] for point in report["m_curve"]]

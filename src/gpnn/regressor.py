@@ -246,9 +246,9 @@ class GPnnRegressor(DistributionRegressor):
         sample = Sample.draw(X, y, holdout, rng)
         candidates = choose(sample, whiteners, kernels, self.refine, rng, self.n_jobs, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
-        if candidates[0].refined and len(sample.rows) < len(X) - len(holdout.hidden) - len(holdout.judge):
-            sample = Sample.draw(X, y, holdout, rng, larger=True)
-            candidates = settle(candidates, sample, whiteners, rng, self.n_jobs, self._bar("choose"))
+        larger = Sample.draw(X, y, holdout, rng, larger=True)
+        if candidates[0].refined and len(larger.rows) > 1.5 * len(sample.rows):
+            candidates = settle(candidates, larger, whiteners, rng, self.n_jobs, self._bar("choose"))
             report["finalists"] = [candidate.row() for candidate in candidates]
         best = candidates[0]
         self.kernel_ = best.kernel
