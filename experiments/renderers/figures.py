@@ -57,7 +57,10 @@ def results(evidence: Evidence) -> Figure:
         for number, method in enumerate(shown):
             beside = 0.7 * (number / (len(shown) - 1) - 0.5)
             found = [evidence.real.get((name, method, "rbf")) for name in names]
-            ours = {place: summary.metrics[metric].value for place, summary in enumerate(found) if summary}
+            measured = {place: summary.metrics.get(metric) for place, summary in enumerate(found) if summary}
+            ours = {
+                place: value.value for place, value in measured.items() if value
+            }  # no Gaussian NLL of Student-t laws
             printed = _printed(evidence, "all_metrics", names, method, metric)
             label = methods.get(method).label if ax is panels[0] else None
             _marks(ax, printed, _COLORS[method], label, beside, hollow=True)

@@ -136,8 +136,9 @@ def _comparison(evidence: Evidence, table: str, entries: Iterable[tuple[str, str
                 label = f"{label}, {_KERNELS[kernel]}"
             cells = [_title(dataset), label]
             for name in metrics:
-                ours = summary.metrics[name] if summary else None
-                cells += [_ours(ours, dataset, method), _published(printed[name])]
+                ours = summary.metrics.get(name) if summary else None
+                refused = summary is not None and ours is None  # a Student-t law has no Gaussian NLL
+                cells += ["–" if refused else _ours(ours, dataset, method), _published(printed[name])]
                 cells += [_difference(name, ours, printed[name])]
             rows.append(cells)
     headings = ["data set", "method"]

@@ -108,7 +108,11 @@ def split(X, y, seed: int):
 
 
 def line(job: dict, result: dict) -> str:
-    metrics = "  ".join(f"{name} {result['metrics'][name]:.4g}" for name in ("rmse", "nll", "calibration"))
+    metrics = "  ".join(
+        f"{name} {result['metrics'][name]:.4g}"
+        for name in ("rmse", "nll", "log_score", "calibration")
+        if name in result["metrics"]
+    )
     return f"{metrics}  fit {result['fit_seconds']:.1f} s  evaluate {result['evaluate_seconds']:.1f} s"
 
 
