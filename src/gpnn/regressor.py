@@ -29,7 +29,7 @@ from gpnn.kernels import KERNELS, get_kernel
 from gpnn.means import MEANS, make_mean
 from gpnn.neighbors import NeighborIndex, make_index, nearest_others, recall
 from gpnn.neighbors.cells import Rows
-from gpnn.selection import Sample, choose, settle
+from gpnn.selection import LARGER_SAMPLES, Sample, choose, settle
 from gpnn.shapes import GAUSSIAN, Shape, fit_shape
 from gpnn.solvers import LocalSolver, make_solver
 from gpnn.solvers.cpu import solve_path
@@ -246,10 +246,13 @@ class GPnnRegressor(DistributionRegressor):
         sample = Sample.draw(X, y, holdout, rng)
         candidates = choose(sample, whiteners, kernels, self.refine, rng, self.n_jobs, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
-        larger = Sample.draw(X, y, holdout, rng, larger=True)
-        if candidates[0].refined and len(larger.rows) > 1.5 * len(sample.rows):
-            candidates = settle(candidates, larger, whiteners, rng, self.n_jobs, self._bar("choose"))
-            report["finalists"] = [candidate.row() for candidate in candidates]
+        for numbers, finalists in LARGER_SAMPLES:
+            larger = Sample.draw(X, y, holdout, rng, numbers)
+            if not candidates[0].refined or len(larger.rows) < 1.5 * len(sample.rows):
+                break
+            sample = larger
+            candidates = settle(candidates, sample, whiteners, finalists, rng, self.n_jobs, self._bar("choose"))
+            report.setdefault("finalists", []).extend(candidate.row() for candidate in candidates)
         best = candidates[0]
         self.kernel_ = best.kernel
         self.whitener_ = whiteners[best.whitening].stretched(1 / np.asarray(best.params.lengthscale))

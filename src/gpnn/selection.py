@@ -22,8 +22,9 @@ from gpnn.refinement import Probes, predict, refine
 from gpnn.whitening import Whitener
 
 _SAMPLE = 40_000  # rows
-_LARGER_SAMPLE = 3_200_000  # numbers: 400,000 rows of eight columns
-_JUDGES = 1000
+LARGER_SAMPLES = ((3_200_000, 3), (32_000_000, 1))
+"""Numbers (rows times columns) of the samples on which the leading three, and then the winner, are refined further."""
+_JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
 _FIRST, _SECOND, _THIRD = (
     (40, 60),
     (100, 100, 100),
@@ -60,16 +61,16 @@ class Sample:
     judge: Probes
 
     @classmethod
-    def draw(cls, X: Array, y: Array, holdout: Holdout, rng: np.random.Generator, larger: bool = False) -> Sample:
-        """X, y (n rows) in the user's units."""
-        size = max(_SAMPLE, _LARGER_SAMPLE // X.shape[1]) if larger else _SAMPLE
+    def draw(cls, X: Array, y: Array, holdout: Holdout, rng: np.random.Generator, numbers: int = 0) -> Sample:
+        """Of X, y (n rows) in the user's units: 40,000 rows, or as many as make so many numbers if that is more."""
+        size = max(_SAMPLE, numbers // X.shape[1])
         learn = holdout.learn[:size]
         if len(holdout.hidden):
             seen = np.setdiff1d(np.arange(len(X)), holdout.hidden, assume_unique=True)
             kept, own = rng.choice(seen, min(size, len(seen)), replace=False), np.full(len(learn), -1)
         else:  # rows predict each other
             kept, own = learn, np.arange(len(learn))
-        judge = holdout.judge[:_JUDGES]
+        judge = holdout.judge[: _MORE_JUDGES if numbers else _JUDGES]
         return cls(
             X[kept], y[kept], Probes(X[learn], y[learn], own), Probes(X[judge], y[judge], np.full(len(judge), -1))
         )
@@ -125,6 +126,7 @@ def settle(
     candidates: Sequence[Candidate],
     sample: Sample,
     whiteners: Mapping[str, Whitener],
+    n_finalists: int,
     rng: np.random.Generator,
     n_jobs: int | None = None,
     progress: str | None = None,
@@ -133,7 +135,8 @@ def settle(
 
     More rows lie closer together, and what is best then need not be what was best among few.
     """
-    finalists = _leaders(candidates)
+    finalists = _leaders(candidates) if n_finalists > 1 else list(candidates[:1])
+    threads = n_jobs if len(finalists) == 1 else 1
     spaces = {name: sample.whitened(whiteners[name]) for name in {candidate.whitening for candidate in finalists}}
     seeds = rng.integers(2**31, size=len(finalists))
     again: list[list[Candidate]] = [[] for _ in finalists]
@@ -142,8 +145,8 @@ def settle(
         for at in range(part.start, part.stop):
             begun = finalists[at]
             space = spaces[begun.whitening]
-            again[at].append(_judged(space, begun.whitening, begun.kernel, True, begun.params))
-            again[at].append(_refined(space, begun, _THIRD, np.random.default_rng(seeds[at])))
+            again[at].append(_judged(space, begun.whitening, begun.kernel, True, begun.params, threads))
+            again[at].append(_refined(space, begun, _THIRD, np.random.default_rng(seeds[at]), threads))
 
     for_each_block(work, len(finalists), 1, n_jobs, progress)
     return sorted((candidate for pair in again for candidate in pair), key=_score)
