@@ -45,7 +45,7 @@ def run(model, X, y, X_test, y_test, max_test) -> dict:
         "fit_s": fitted - start,
         "predict_ms": 1000 * (perf_counter() - fitted) / len(y_test[:max_test]),
         "kernel": model.kernel_,
-        "whitening": model.fit_report_.get("whitening", model.whitening),
+        "whitening": model.fit_report_["whitening"],
         "n_neighbors": model.n_neighbors_,
         "alpha": model.alpha_,
         "alpha_interval": list(model.alpha_interval_),

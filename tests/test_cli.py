@@ -15,6 +15,11 @@ def test_demo_prints_measured_values_beside_limits(capsys):
     assert 0.29 < rmse < 0.9  # between the noise and no skill at all
 
 
+def test_demo_of_few_rows(capsys):
+    assert main(["demo", "--rows", "100"]) == 0
+    assert "chosen" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("rows", ["three", "0", "10.5", "inf"])
 def test_bad_arguments_are_explained(rows, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -239,7 +239,7 @@ class GPnnRegressor(DistributionRegressor):
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
-            self.whitener_ = self._whitener(X, y, modes[-1])
+            self.whitener_, report["whitening"] = self._whitener(X, y, modes[-1]), modes[-1]
             self.params_ = self.params or self._phase_1(X, y, holdout, rng, report)
             return
         whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
