@@ -83,13 +83,3 @@ def test_refinement_finds_which_columns_matter(relevant_and_not):
     assert errors[1] < 0.08  # the noise is 0.05
     again = refine(X, y, learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0), n_jobs=2)
     assert again == refined
-
-
-def test_shrinkage_keeps_lengthscales_together(relevant_and_not):
-    X, y = relevant_and_not
-    learn = probes_of(X, y, np.arange(3000))
-    free, held = (
-        refine(X, y, learn, get_kernel("rbf"), Hyperparameters(1.0, 1.0, 0.1), (40,), np.random.default_rng(0), 1, s)
-        for s in (0.0, 10.0)
-    )
-    assert np.ptp(np.log(held.lengthscale)) < 0.5 * np.ptp(np.log(free.lengthscale))

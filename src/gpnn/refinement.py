@@ -23,7 +23,7 @@ from gpnn.neighbors.cells import Rows
 
 _BATCH = 128
 _MOST_QUERIES = 4096  # per round; beyond, minibatches come back to the same rows
-_NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better (docs/ablation.md)
+_NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
 _RATE = 0.1
 _LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
 _SEARCH = 64
@@ -56,11 +56,10 @@ def refine(
     rounds: tuple[int, ...],
     rng: np.random.Generator,
     n_jobs: int | None = None,
-    shrinkage: float = 0.0,
 ) -> Hyperparameters:
     """θ̂ after as many Adam steps as `rounds` says, with neighbours found anew at the start of each round.
 
-    rows (n, d), y (n,): what probes are predicted from. `shrinkage` pulls log-lengthscales towards their mean.
+    rows (n, d), y (n,): what probes are predicted from.
     """
     d = rows.shape[1]
     m = min(_NEIGHBORS, len(rows) - 1)
@@ -84,7 +83,6 @@ def refine(
                 slope[-1] = -1.0
             else:
                 slope = gradient * theta / count
-            slope[:d] += shrinkage * (u[:d] - u[:d].mean())
             u += adam.step(slope)
             u[-1] = max(u[-1], _LOWEST)
     theta = np.exp(u)
