@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from gpnn import metrics
 from gpnn._types import Array, Prediction
 from gpnn.errors import GPnnWarning, InvalidInputError
+from gpnn.shapes import Shape
 from gpnn.whitening import Whitener
 
 
@@ -47,8 +47,7 @@ class DistributionRegressor(RegressorMixin, BaseEstimator):
 
     def _standard_quantile(self, levels: Array, law: Prediction) -> Array:
         """Quantiles of (y* − μ*)/σ*."""
-        nu = law.degrees_of_freedom
-        return ndtri(levels) if nu is None else stdtrit(nu, levels) * np.sqrt((nu - 2) / nu)
+        return Shape(degrees_of_freedom=law.degrees_of_freedom).quantile(levels)
 
     def evaluate(self, X, y, units: str = "whitened") -> dict[str, float]:
         """The paper's metrics and a few more on test rows.

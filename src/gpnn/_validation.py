@@ -29,12 +29,15 @@ _LOWEST = {
     "expert_size": 2,
     "n_steps": 1,
     "n_folds": 2,
+    "n_inducing": 1,
+    "n_epochs": 1,
 }
 _OPTIONAL = {"batch_size", "n_jobs"}
 _CHOICES = {
     "optimizer": OPTIMIZERS,
     "whitening": WHITENINGS,
     "criterion": ("crps", "rmse"),
+    "device": ("auto", "cpu", "cuda"),
     "calibration": ("local", "global"),
 }
 

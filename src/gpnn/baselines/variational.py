@@ -19,13 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 from gpnn._contract import DistributionRegressor
 from gpnn._parallel import for_each_block
 from gpnn._types import Array, Hyperparameters, Prediction
-from gpnn._validation import check_integer, check_new_rows, check_training_data
+from gpnn._validation import check_new_rows, check_settings, check_training_data
 from gpnn.errors import InvalidInputError, MissingExtraError
 from gpnn.kernels import get_kernel, squared_distances
 from gpnn.neighbors import NeighborIndex, make_index
-from gpnn.whitening import WHITENINGS, Whitener
-
-DEVICES = ("auto", "cpu", "cuda")
+from gpnn.whitening import Whitener
 
 
 class _Variational(DistributionRegressor):
@@ -85,17 +83,10 @@ class _Variational(DistributionRegressor):
         return "fit_report_" in self.__dict__
 
     def _check_settings(self) -> None:
-        for name in ("batch_size", "n_epochs"):
-            check_integer(name, getattr(self, name), 1)
+        check_settings(self)
         rate = self.learning_rate
         if not (isinstance(rate, numbers.Real) and 0 < rate < np.inf):
             raise InvalidInputError(f"learning_rate = {rate!r} must be a positive number, such as 0.01.")
-        get_kernel(self.kernel)
-        for name, known in (("whitening", WHITENINGS), ("device", DEVICES)):
-            if getattr(self, name) not in known:
-                raise InvalidInputError(
-                    f"{name} = {getattr(self, name)!r} is unknown. Choose one of: {', '.join(known)}."
-                )
 
     def _covariance(self, A: Array, B: Array) -> Array:
         """σ_f² c(|a − b|²/l²), (len(A), len(B))"""
@@ -164,10 +155,6 @@ class SVGP(_Variational):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
-
-    def _check_settings(self) -> None:
-        check_integer("n_inducing", self.n_inducing, 1)
-        super()._check_settings()
 
     def _train(self, training, rows, targets, seed):
         return training.train_svgp(self, rows, targets, self.n_inducing, self._jitter, seed)
@@ -239,10 +226,6 @@ class VNNGP(_Variational):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
-
-    def _check_settings(self) -> None:
-        check_integer("n_neighbors", self.n_neighbors, 1)
-        super()._check_settings()
 
     def _train(self, training, rows, targets, seed):
         self.n_neighbors_ = min(self.n_neighbors, len(rows) - 1)
