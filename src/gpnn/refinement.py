@@ -65,7 +65,8 @@ def refine(
     m = min(_NEIGHBORS, len(rows) - 1)
     if m < 1:
         raise InvalidInputError("Refinement needs at least two rows.")
-    work, gradient, outcomes = scratch(m + 1, d), np.empty(d + 2), np.empty((_BATCH, 2))
+    work, gradient = scratch(m + 1, d), np.empty(d + 2)
+    outcomes, innovations = np.empty((_BATCH, 2)), np.empty((_BATCH, m))
     u = np.log([*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)])
     adam = Adam(len(u), n_steps=sum(rounds))
     for n_steps in rounds:
@@ -76,7 +77,7 @@ def refine(
             theta = np.exp(u)
             _, count = predictive_likelihoods(
                 KERNEL_NUMBERS[kernel.name], chosen.X[batch], chosen.y[batch], rows, y, neighbors[batch],
-                theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcomes,
+                theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcomes, innovations,
             )  # fmt: skip
             if count == 0:  # nowhere positive definite: more noise will help
                 slope = np.zeros(d + 2)
@@ -96,20 +97,21 @@ def predict(
     kernel: Kernel,
     params: Hyperparameters,
     n_jobs: int | None = None,
-) -> Prediction:
-    """The probes' laws (eqs. 5–7) from a few of their nearest other rows; infinitely wide where K is singular.
+) -> tuple[Prediction, Array]:
+    """The probes' laws (eqs. 5–7) from a few of their nearest other rows, infinitely wide where K is singular, and the
+    innovations of those rows.
 
     For comparisons between candidates: one compiled function serves all kernels, and few neighbours are enough.
     """
     m, d = min(2 * _NEIGHBORS + 1, len(rows) - 1), rows.shape[1]
     neighbors = search(rows, probes, params.lengthscale, m, 0, n_jobs)
-    outcomes = np.tile([0.0, np.inf], (len(probes), 1))
+    outcomes, innovations = np.tile([0.0, np.inf], (len(probes), 1)), np.ones((len(probes), m))
     predictive_likelihoods(
         KERNEL_NUMBERS[kernel.name], probes.X, probes.y, rows, y, neighbors,
         np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance, params.noise_variance,
-        *scratch(m + 1, d), np.empty(d + 2), outcomes,
+        *scratch(m + 1, d), np.empty(d + 2), outcomes, innovations,
     )  # fmt: skip
-    return Prediction(probes.y - outcomes[:, 0], outcomes[:, 1])
+    return Prediction(probes.y - outcomes[:, 0], outcomes[:, 1]), innovations
 
 
 def search(

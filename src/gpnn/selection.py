@@ -7,14 +7,14 @@ judges; its unrefined self stands for election too, so that a refinement which w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from gpnn import metrics
 from gpnn._parallel import for_each_block
 from gpnn._types import Array, Hyperparameters
-from gpnn.calibration import calibrate, fit_floor
+from gpnn.calibration import fit_calibration
 from gpnn.estimation import estimate
 from gpnn.holdout import Holdout
 from gpnn.kernels import get_kernel
@@ -180,9 +180,7 @@ def _judged(
     space: Sample, whitening: str, kernel: str, refined: bool, params: Hyperparameters, n_jobs: int | None = 1
 ) -> Candidate:
     judge = space.judge
-    prediction = predict(space.rows, space.y, judge, get_kernel(kernel), params, n_jobs)
-    floor = fit_floor((judge.y - prediction.mean) ** 2, prediction.variance)
-    prediction = replace(prediction, variance=prediction.variance + floor)
-    prediction = calibrate(prediction, max(metrics.calibration(judge.y, prediction), 1e-12))
-    scores = (metric(judge.y, prediction) for metric in (metrics.rmse, metrics.nll, metrics.crps))
+    law, innovations = predict(space.rows, space.y, judge, get_kernel(kernel), params, n_jobs)
+    law = fit_calibration(judge.y, law, innovations)(law, innovations)
+    scores = (metric(judge.y, law) for metric in (metrics.rmse, metrics.nll, metrics.crps))
     return Candidate(whitening, kernel, refined, params, *scores)
