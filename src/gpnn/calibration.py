@@ -10,7 +10,7 @@ from gpnn import metrics
 from gpnn._types import Array, Prediction
 from gpnn.errors import InvalidInputError
 
-_NEIGHBORS = (4, 8, 16, 24, 32, 48, 64, 100, 200)  # k from which α(x) may be made, and all of them
+_NEIGHBORS = (8, 16, 24, 32, 48, 64, 100, 200)  # k from which α(x) may be made, and all of them
 _SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of the global α in it
 _FLOORS = np.geomspace(1e-3, 3, 11)  # relative to the median variance
 _SURPRISED = 0.005
