@@ -8,13 +8,14 @@ import gpnn
 LAYERS = [
     {"_types", "errors", "_files", "_provenance"},
     {"_compiled", "_parallel"},
-    {"kernels", "metrics"},
+    {"kernels", "metrics", "reliability"},
     {"whitening", "means", "shapes", "estimation", "neighbors", "solvers", "calibration"},
     {"holdout", "refinement", "selection"},
     {"_validation", "_contract", "theory"},
     {"regressor", "calibrated", "baselines", "simulation"},
     {"datasets"},
-    {"plots"},
+    {"diagnostics"},
+    {"plots", "report"},
     {"cli"},
 ]
 ROOT = Path(gpnn.__file__).parent

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from gpnn import metrics
 from gpnn._contract import DistributionRegressor
 from gpnn._parallel import blocks, for_each_block
+from gpnn._provenance import peak_memory
 from gpnn._types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn._validation import check_new_rows, check_settings, check_training_data
 from gpnn.calibration import LocalFactors, calibrate, fit_floor, fit_local, interval, variance_factor
@@ -82,7 +83,8 @@ class GPnnRegressor(DistributionRegressor):
     shape_ : the shape of standardised errors, from which intervals and quantiles are made
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function
-    fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall
+    fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall,
+        the most bytes held
     """
 
     _auto = ("kernel", "n_neighbors", "whitening", "calibration_size")
@@ -164,7 +166,7 @@ class GPnnRegressor(DistributionRegressor):
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 self._build_index(X, y, None, rng, report)
-        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_)
+        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
         return self
 
     def predict_distribution(self, X) -> Prediction:
