@@ -5,10 +5,20 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+# Chromium reads its orders from file 3 and answers on file 4: the pipes are put there, and it takes over the process.
+_LAUNCH = """
+import fcntl, os, sys
+high = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+os.dup2(high[0], 3)
+os.dup2(high[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 @dataclass
@@ -28,9 +38,8 @@ class Chromium:
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                  "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
                  f"--user-data-dir={folder}"]  # fmt: skip
-        # Chromium reads its orders from file 3 and answers on file 4; a shell puts the pipes there.
         self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh", str(PROGRAM), *flags],
+            [sys.executable, "-c", _LAUNCH, str(to_browser), str(from_browser), str(PROGRAM), *flags],
             pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(to_browser)

@@ -84,7 +84,6 @@ def _fit_record(model: GPnnRegressor, X) -> FitRecord:
         Column(str(name), float(value / lengthscale))
         for name, value in zip(names, importances(model.whitener_, X), strict=True)
     ]
-    noise = params.noise_variance + model.floor_
     to_train, among_train = (distances / lengthscale for distances in _nearest_distances(model, X))
     far = max(_FAR * float(np.quantile(among_train, 0.99)), _NEAR)
     return FitRecord(
@@ -93,12 +92,12 @@ def _fit_record(model: GPnnRegressor, X) -> FitRecord:
         whitening=report["whitening"],
         n_neighbors=model.n_neighbors_,
         kernel_variance=params.kernel_variance,
-        noise_variance=noise,
+        noise_variance=params.noise_variance,
         alpha=model.alpha_,
         alpha_interval=model.alpha_interval_,
         calibration_size=report.get("calibration_size", 0),
         shape=model.shape_.name,
-        noise_floor=model.whitener_.y_std * float(limits(noise, max(noise, 1e-300), model.n_neighbors_).rmse),
+        noise_floor=model.whitener_.y_std * _noise_floor(params.noise_variance, model.n_neighbors_),
         index=report["index"],
         recall=report["recall"],
         jitter=report["jitter"],
@@ -114,6 +113,11 @@ def _fit_record(model: GPnnRegressor, X) -> FitRecord:
         far_rows=float(np.mean(to_train > far)),
         settings={name: str(value) for name, value in sorted(model.get_params(deep=False).items())},
     )
+
+
+def _noise_floor(noise_variance: float, n_neighbors: int) -> float:
+    """√(σ_ξ²(1 + 1/m)) (Theorem 1, the matched case)."""
+    return float(limits(noise_variance, noise_variance, n_neighbors).rmse) if noise_variance > 0 else 0.0
 
 
 def _nearest_distances(model: GPnnRegressor, X: Array) -> tuple[Array, Array]:

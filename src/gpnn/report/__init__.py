@@ -12,4 +12,4 @@ __all__ = ["html", "write"]
 def write(diagnostics: Diagnostics, path: str | Path) -> None:
     """The page at `path`, whole or not at all: `write(diagnose(model, X_test, y_test), "report.html")`."""
     with whole_or_nothing(Path(path)) as unfinished:
-        unfinished.write_text(html(diagnostics), encoding="utf-8", errors="replace")
+        unfinished.write_text(html(diagnostics), encoding="utf-8")

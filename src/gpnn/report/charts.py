@@ -14,6 +14,8 @@ from gpnn.report.svg import Bar, Plane, Scale, bar_list
 
 _SHADES = 5  # of the cells of a cloud
 _MOST_COLUMNS = 12
+AT_FLOOR = 1.15
+"""RMSE over the noise floor, up to which the error is called "at the floor"."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def _predicted(found: Diagnostics) -> Chart:
         "How close are predictions?",
         f"{how} On the line, prediction and observation agree. RMSE {number(found.scores['rmse'])}.",
         plane.drawn(
-            "Observed against predicted", f"R² is {found.explained:.3f}.", f"predicted {found.target}",
+            "Observed against predicted", f"R² is {number(found.explained, 4)}.", f"predicted {found.target}",
             f"observed {found.target}", marks, plane.line([(scale.low, scale.low), (scale.high, scale.high)], "right"),
         ),
     )  # fmt: skip
@@ -202,14 +204,14 @@ def _floor(found: Diagnostics, fit: FitRecord) -> Chart:
     times = rmse / fit.noise_floor if fit.noise_floor > 0 else math.inf
     where = (
         f"The error is {times:.2g} times the floor: more rows or better columns can still lower it."
-        if times > 1.15
+        if times > AT_FLOOR
         else "The error is at the floor: no more rows of these columns will lower it much."
     )
     return Chart(
         "floor",
         "How far down is the noise?",
         f"RMSE in the units of {found.target}. The floor is what theory leaves with endless rows, for the noise that "
-        f"the model sees: σ_ξ√(1 + 1/m). {where}",
+        f"the model sees: σξ√(1 + 1/m). {where}",
         bar_list("Distance to the noise floor", f"{number(rmse)} against {number(fit.noise_floor)}.", bars),
     )
 

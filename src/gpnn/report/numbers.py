@@ -26,6 +26,11 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def digits_of(share: float, least: int) -> int:
+    """As many as tell a share from 1, and at least so many: 3 for 0.955, 4 for 0.9996."""
+    return next((digits for digits in range(least, 9) if share >= 1 or round(share, digits) < 1), 9)
+
+
 def seconds(value: float) -> str:
     if value < 0.001:
         return "< 1 ms"
@@ -51,5 +56,6 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
     unit, suffix = (1e6, "M") if largest >= 1e6 else (1e3, "k") if largest >= 1e4 else (1.0, "")
     if step < unit / 1000:
         unit, suffix = 1.0, ""
-    decimals = max(0, -math.floor(math.log10(step / unit) + 1e-9))
+    exact = (k for k in range(9) if all(abs(round(tick / unit, k) - tick / unit) < 1e-6 * step for tick in ticks))
+    decimals = next(exact, 9)
     return [f"{tick / unit:,.{decimals}f}{suffix if tick else ''}".replace("-", "−") for tick in ticks]

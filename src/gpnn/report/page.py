@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 
 from gpnn.diagnostics import Diagnostics, Finding, FitRecord
-from gpnn.report.charts import candidate_chart, charts, time_chart
+from gpnn.report.charts import AT_FLOOR, candidate_chart, charts, time_chart
 from gpnn.report.markup import Markup, element
-from gpnn.report.numbers import number, percent, seconds, size
+from gpnn.report.numbers import digits_of, number, percent, seconds, size
 
 # Nothing may be fetched and no script may run, whatever a column is called.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -53,11 +53,14 @@ def _header(found: Diagnostics) -> Markup:
 
 
 def _accuracy(found: Diagnostics) -> str:
-    explained = f"It explains {percent(found.explained)} of the variance of {found.target}"
+    explained = (
+        f"It explains {percent(found.explained, digits_of(found.explained, 3) - 2)} of the variance of {found.target}"
+    )
     if found.fit is None or not found.fit.noise_floor > 0:
         return f"{explained}."
     times = found.scores["rmse"] / found.fit.noise_floor
-    return f"{explained}, with errors {times:.2g} times the noise floor."
+    floor = f"{times:.2g} times the noise floor" if times > AT_FLOOR else "at the noise floor"
+    return f"{explained}, with errors {floor}."
 
 
 def _counted(n: int, what: str) -> str:
@@ -70,7 +73,7 @@ def _key_numbers(found: Diagnostics) -> Markup:
     low, high = found.calibration_interval
     tiles = [
         ("RMSE", number(scores["rmse"]), f"{number(whitened['rmse'])} of the sd of {found.target}"),
-        ("R²", f"{found.explained:.3f}", "of the variance explained"),
+        ("R²", f"{found.explained:.{digits_of(found.explained, 3)}f}", "of the variance explained"),
         ("90 % coverage", percent(scores["coverage_90"]), "should be 90 %"),
         ("mean z²", f"{scores['calibration']:.2f}", f"should be 1; 95 %: {low:.2f} to {high:.2f}"),
         ("NLL" if density == "nll" else "log score", number(whitened[density]), f"with {found.target} scaled to sd 1"),
@@ -129,8 +132,8 @@ def _learned(fit: FitRecord) -> Markup:
         "kernel": fit.kernel,
         "whitening": fit.whitening,
         "neighbours m": f"{fit.n_neighbors}",
-        "noise share σ_ξ²": number(fit.noise_variance),
-        "signal share σ_f²": number(fit.kernel_variance),
+        "noise share σξ²": number(fit.noise_variance),
+        "signal share σf²": number(fit.kernel_variance),
         "calibration factor α": f"{number(fit.alpha)} (95 %: {number(low)} to {number(high)})",
         "calibration rows": f"{fit.calibration_size:,}",
         "shape of errors": fit.shape.replace("_", "-"),

@@ -144,7 +144,7 @@ class Plane:
         y_ticks: Sequence[tuple[float, str]] | None = None,
     ) -> Markup:
         """The chart: grid and ticks under the marks, and labels."""
-        parts = [element("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=HEIGHT - _BOTTOM, y2=HEIGHT - _BOTTOM, class_="axis")]
+        parts = []
         for value, text in y_ticks or _labelled(self.y):
             _, top = self.at(self.x.low, value)
             parts.append(element("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=top, y2=top, class_="rule"))
@@ -152,6 +152,8 @@ class Plane:
         for value, text in x_ticks or _labelled(self.x):
             left, bottom = self.at(value, self.y.low)
             parts.append(element("text", text, x=left, y=bottom + 16, text_anchor="middle", class_="tick"))
+        base = HEIGHT - _BOTTOM
+        parts.append(element("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=base, y2=base, class_="axis"))
         middle = (_LEFT + WIDTH - _RIGHT) / 2
         parts.append(element("text", x_label, x=middle, y=HEIGHT - 8, text_anchor="middle", class_="label"))
         parts.append(element("text", y_label, x=4, y=14, class_="label"))
