@@ -6,7 +6,7 @@ from pathlib import Path
 import gpnn
 
 LAYERS = [
-    {"_types", "errors", "_files", "_provenance"},
+    {"_types", "errors", "_extras", "_files", "_provenance"},
     {"_compiled", "_parallel"},
     {"kernels", "metrics"},
     {"whitening", "means", "shapes", "estimation", "neighbors", "solvers", "calibration"},
@@ -14,6 +14,7 @@ LAYERS = [
     {"_validation", "_contract", "theory"},
     {"regressor", "calibrated", "baselines", "simulation"},
     {"datasets"},
+    {"tables"},
     {"plots"},
     {"cli"},
 ]

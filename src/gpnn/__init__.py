@@ -22,3 +22,12 @@ __all__ = [
     "simulation",
     "theory",
 ]
+
+
+def __getattr__(name: str):
+    """Tables need pyarrow: imported when they are first asked for."""
+    if name in ("TableEncoder", "TableModel"):
+        from gpnn import tables
+
+        return getattr(tables, name)
+    raise AttributeError(f"module 'gpnn' has no attribute {name!r}")
