@@ -1,13 +1,23 @@
 """The command line: a thin skin over the library. Results to stdout, everything else to stderr."""
 
 import argparse
+import os
 import sys
+import warnings
 
 from gpnn import __version__
-from gpnn.cli import datasets, demo, simulate
-from gpnn.errors import InvalidInputError, MissingExtraError
+from gpnn.cli import datasets, demo, evaluate, fit, inspect, predict, simulate
+from gpnn.errors import GPnnWarning, InvalidInputError, MissingExtraError
 
-_COMMANDS = (demo, simulate, datasets)  # each has add_to(commands), which sets the function to run
+_COMMANDS = (
+    fit,
+    predict,
+    evaluate,
+    inspect,
+    demo,
+    simulate,
+    datasets,
+)  # each has add_to(commands), which sets the function to run
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -17,8 +27,19 @@ def main(argv: list[str] | None = None) -> int:
     for command in _COMMANDS:
         command.add_to(commands)
     args = parser.parse_args(argv)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", GPnnWarning)
+        warnings.showwarning = _show_warning
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     try:
         args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's own last flush is silent
+        return 141
     except (InvalidInputError, MissingExtraError, OSError) as error:
         print(f"gpnn: {error}", file=sys.stderr)
         return 2
@@ -26,3 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         print("gpnn: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _show_warning(message, *_, **__) -> None:
+    print(f"gpnn: warning: {message}", file=sys.stderr)
