@@ -8,11 +8,12 @@ import gpnn
 LAYERS = [
     {"_types", "errors", "_extras", "_files", "_provenance"},
     {"_compiled", "_parallel"},
+    {"_container"},
     {"kernels", "metrics"},
     {"whitening", "means", "shapes", "estimation", "neighbors", "solvers", "calibration"},
     {"holdout", "refinement", "selection"},
     {"_validation", "_contract", "theory"},
-    {"regressor", "calibrated", "baselines", "simulation"},
+    {"regressor", "persistence", "calibrated", "baselines", "simulation"},
     {"datasets"},
     {"tables"},
     {"plots"},

@@ -1,6 +1,6 @@
 """Gaussian-process regression from nearest neighbours, on 10³ to 10⁸ rows."""
 
-from gpnn import baselines, calibration, kernels, metrics, simulation, theory
+from gpnn import baselines, calibration, kernels, metrics, persistence, simulation, theory
 from gpnn._types import Hyperparameters, Prediction
 from gpnn.calibrated import CalibratedRegressor
 from gpnn.errors import GPnnWarning, InvalidInputError
@@ -19,6 +19,7 @@ __all__ = [
     "calibration",
     "kernels",
     "metrics",
+    "persistence",
     "simulation",
     "theory",
 ]
