@@ -9,15 +9,8 @@ from gpnn import __version__
 from gpnn.cli import datasets, demo, evaluate, fit, inspect, predict, simulate
 from gpnn.errors import GPnnWarning, InvalidInputError, MissingExtraError
 
-_COMMANDS = (
-    fit,
-    predict,
-    evaluate,
-    inspect,
-    demo,
-    simulate,
-    datasets,
-)  # each has add_to(commands), which sets the function to run
+# Each has add_to(commands), which sets the function to run.
+_COMMANDS = (fit, predict, evaluate, inspect, demo, simulate, datasets)
 
 
 def main(argv: list[str] | None = None) -> int:

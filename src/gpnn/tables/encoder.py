@@ -22,7 +22,8 @@ from gpnn.tables.reading import Table, as_table
 
 VERSION = 1
 
-_TEXT_MEANINGS = [pa.float64(), pa.bool_(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.time64("us")]
+_DATES = [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.time64("us")]
+_MEANINGS = [pa.float64(), pa.bool_(), *_DATES]  # what text may mean where a file has no other type
 _TURNS = 2  # of a cycle that the dates must go through for it to count
 _MOST_LEVELS = 100_000
 _MISREAD = {
@@ -224,21 +225,22 @@ def warn_of_unknown(unknown: Counter) -> None:
 
 
 def _read_types(table: Table, names: list[str]) -> tuple[dict[str, pa.DataType], int]:
-    """The type of each column, for text that which all its values have; and the number of rows."""
-    if not table.is_text and table.n_rows is not None:
-        return {name: table.types[name] for name in names}, table.n_rows
-    meanings = {name: list(_TEXT_MEANINGS) for name in names}
+    """The type of each column, of texts what all of them can be read as; and the number of rows."""
+    types = {name: table.types[name] for name in names}
+    meanings = {name: list(_MEANINGS if table.untyped else _DATES) for name in names if rules.is_text(types[name])}
+    if not meanings and table.n_rows is not None:
+        return types, table.n_rows
     n_rows, filled = 0, set()
-    for batch in table.batches(names):
+    for batch in table.batches(list(meanings) or names):
         n_rows += batch.num_rows
-        for name in names if table.is_text else ():
+        for name in meanings:
             values = batch.column(name).drop_null()
             if len(values):
                 filled.add(name)
                 meanings[name] = [kind for kind in meanings[name] if rules.parses(values, kind)]
-    if not table.is_text:
-        return {name: table.types[name] for name in names}, n_rows
-    return {name: [*meanings[name], pa.string()][0] if name in filled else pa.null() for name in names}, n_rows
+    for name, kinds in meanings.items():
+        types[name] = [*kinds, pa.string()][0] if name in filled else pa.null()
+    return types, n_rows
 
 
 def _survey(table: Table, categories: list[str], dates: list[str]):

@@ -36,8 +36,8 @@ class Table:
     """Batches of any size with at least the columns asked for."""
     n_rows: int | None = None
     """None: unknown before the end."""
-    is_text: bool = False
-    """Every value is a text, and what it means is to be found out."""
+    untyped: bool = False
+    """Every value is a text, also a number; what it means is to be found out."""
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """All rows of these columns, at most BATCH_ROWS at a time."""
@@ -155,7 +155,7 @@ def _open_csv(path: Path) -> Table:
         if last is not None and last.num_rows:
             _check_quotes(path, last.slice(last.num_rows - 1).to_pylist()[0])
 
-    return Table(str(path), types, read, is_text=True)
+    return Table(str(path), types, read, untyped=True)
 
 
 def _check_quotes(path: Path, last_row: dict) -> None:
