@@ -44,12 +44,20 @@ def _facts(path: Path) -> dict:
         "kernel": learned["kernel_"],
         "whitening": report["whitening"],
         "neighbors": learned["n_neighbors_"],
+        "held_out": _held_out(report, learned["n_neighbors_"]),
         "index": report["index"],
         "recall": report["recall"],
         "alpha": learned["alpha_"],
         "alpha_interval": learned["alpha_interval_"],
         "seconds": report["seconds"],
     }
+
+
+def _held_out(report: dict, n_neighbors: int) -> dict[str, float] | None:
+    """Scores on held-out training rows, target scaled to variance 1, as they were when m was chosen."""
+    curve = {point["n_neighbors"]: point for point in report.get("m_curve", ())}
+    point = curve.get(n_neighbors)
+    return None if point is None else {name: point[name] for name in ("rmse", "nll")}
 
 
 def _rule(column: dict) -> str:

@@ -22,6 +22,7 @@ PERIODS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 _MICROSECONDS_PER_DAY = 86_400e6
 _FOLDS = 5
 _PRIOR_ROWS = 10.0
+CURE_OF_DAMAGE = "The model file was altered, or written by a newer gpnn; fit again, or install that version."
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,24 @@ def to_dict(column: Column) -> dict:
 
 
 def from_dict(record: dict) -> Column:
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in record.items() if key != "kind"}
-    return _KINDS[record["kind"]](**fields)
+    """What `to_dict` gave; anything else is refused here, not when it is used."""
+    try:
+        fields = {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
+        column = _KINDS[str(fields.pop("kind"))](**fields)
+        probe = column.encode(pa.nulls(1), Counter())
+        sound = probe.shape == (1, len(column.outputs)) == (1, len(column.fill)) and probe.dtype == np.float64
+        sound &= np.array(column.fill, dtype=float).dtype == np.float64 and isinstance(column.name, str)
+        if isinstance(column, OneHot | TargetMean):
+            sound &= all(isinstance(level, str) for level in column.levels)
+        if isinstance(column, TargetMean):
+            sound &= len(column.means) == len(column.levels) + 1
+    except (AttributeError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
+        raise InvalidInputError(f"A column of the encoding cannot be read ({error}). {CURE_OF_DAMAGE}") from error
+    if not sound:
+        raise InvalidInputError(
+            f"Column {str(column.name)[:40]!r} of the encoding contradicts itself. {CURE_OF_DAMAGE}"
+        )
+    return column
 
 
 def _shrunken(total: Array, count: Array, overall: float) -> Array:

@@ -107,8 +107,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"This encoding is of version {record.get('version')}, and this gpnn reads version {VERSION}. "
                 "Use the gpnn that wrote it, or fit again."
             )
-        encoder = cls(max_levels=record["max_levels"], missing=record["missing"])
-        encoder.columns_ = tuple(rules.from_dict(column) for column in record["columns"])
+        encoder = cls(max_levels=record.get("max_levels", 20), missing=record.get("missing", "error"))
+        encoder.columns_ = tuple(rules.from_dict(column) for column in record.get("columns", ()))
         return encoder
 
     # --- the same in a stream: survey, then encode each batch, then learn from the whole ------------------------------

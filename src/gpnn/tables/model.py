@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from gpnn import persistence
 from gpnn._parallel import progress_bar
 from gpnn._types import Array
-from gpnn.errors import GPnnWarning, InvalidInputError, listed
+from gpnn.errors import FileError, GPnnWarning, InvalidInputError, listed
 from gpnn.regressor import GPnnRegressor
-from gpnn.tables.columns import numbers
+from gpnn.tables.columns import CURE_OF_DAMAGE, numbers
 from gpnn.tables.encoder import TableEncoder, missing_message, warn_of_unknown
 from gpnn.tables.reading import Table, as_table, open_table
 from gpnn.tables.writing import check_output, writing
@@ -56,7 +57,8 @@ class TableModel:
     ) -> TableModel:
         """Learn `target` from `features`, or from all other columns but those to `ignore`. The regressor is fitted."""
         _check_policy(missing)
-        table = _opened(table)
+        regressor = GPnnRegressor() if regressor is None else regressor
+        table = _opened(table, "read" if regressor.verbose else None)
         names = _choose(table, target, features, ignore or [])
         encoder = TableEncoder(max_levels=max_levels, missing="impute" if missing == "impute" else "error")
         n_rows = encoder.survey(table, names)
@@ -66,27 +68,31 @@ class TableModel:
         X = encoder.learn(rows.X, rows.y)
         if missing == "impute":
             encoder.impute(X)
-        regressor = GPnnRegressor() if regressor is None else regressor
         regressor.fit(_named(X, encoder), rows.y)
         return cls(encoder, regressor, target, missing)
 
     @classmethod
     def load(cls, path: str | Path, verify: bool = True) -> TableModel:
         """From a model file that `save` (or `gpnn fit`) wrote."""
-        from gpnn import persistence
-
         regressor, schema = persistence.read(path, verify=verify)
         if schema is None:
             raise InvalidInputError(
                 f"{path} holds a regressor without column names, as GPnnRegressor.save writes it. "
                 "Load it with GPnnRegressor.load, or make a model of a table with gpnn fit."
             )
-        return cls(TableEncoder.from_dict(schema["encoder"]), regressor, schema["target"], schema["missing"])
+        encoder, target, missing = (schema.get(name) for name in ("encoder", "target", "missing"))
+        if not (isinstance(encoder, dict) and isinstance(target, str) and missing in POLICIES):
+            raise FileError(f"{path} says nothing of its columns that this gpnn understands. {CURE_OF_DAMAGE}")
+        model = cls(TableEncoder.from_dict(encoder), regressor, target, missing)
+        if len(model.encoder.outputs) != regressor.n_features_in_:
+            raise FileError(
+                f"{path} encodes a table as {len(model.encoder.outputs)} columns, but its regressor takes "
+                f"{regressor.n_features_in_}. {CURE_OF_DAMAGE}"
+            )
+        return model
 
     def save(self, path: str | Path) -> None:
         """One file: the regressor, and the rule for the columns as its schema."""
-        from gpnn import persistence
-
         persistence.write(path, self.regressor, schema=self.schema())
 
     def schema(self) -> dict:
@@ -144,7 +150,7 @@ class TableModel:
     def _prepare(self, table, missing: str | None, more: list[str]) -> tuple[Table, str]:
         missing = self.missing if missing is None else missing
         _check_policy(missing)
-        table = _opened(table)
+        table = _opened(table, "read" if self.regressor.verbose else None)
         table.require(self.encoder.inputs, "The model was fitted with it.")
         table.require(more, "It was asked for by name.")
         return table, missing
@@ -230,8 +236,9 @@ def _warn_of_dropped(dropped: int, n_rows: int, what: str) -> None:
         warnings.warn(f"{dropped:,} of {n_rows:,} rows {what}.", GPnnWarning, stacklevel=3)
 
 
-def _opened(table) -> Table:
-    return open_table(table) if isinstance(table, str | Path) else as_table(table)
+def _opened(table, progress: str | None) -> Table:
+    opened = open_table(table) if isinstance(table, str | Path) else as_table(table)
+    return replace(opened, progress=progress)
 
 
 def _choose(table: Table, target: str, features: list[str] | None, ignore: list[str]) -> list[str]:

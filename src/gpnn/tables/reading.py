@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from gpnn._parallel import blocks
+from gpnn._parallel import blocks, progress_bar
 from gpnn.errors import FileError, InvalidInputError, listed
 
 BATCH_ROWS = 65_536
@@ -38,14 +38,17 @@ class Table:
     """None: unknown before the end."""
     untyped: bool = False
     """Every value is a text, also a number; what it means is to be found out."""
+    progress: str | None = None
+    """Name of the bar that each pass over the rows shows."""
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """All rows of these columns, at most BATCH_ROWS at a time."""
-        with _reading(self.name):
+        with _reading(self.name), progress_bar(self.n_rows, self.progress) as bar:
             for batch in self.read(columns):
                 chosen = pa.RecordBatch.from_arrays([batch.column(name) for name in columns], names=columns)
                 for part in blocks(batch.num_rows, BATCH_ROWS):
                     yield chosen.slice(part.start, part.stop - part.start)
+                    bar.update(part.stop - part.start)
 
     def require(self, columns: list[str], cure: str) -> None:
         """Refuse if some of the columns are not there, with the names that come near."""
