@@ -1,6 +1,6 @@
 """Gaussian-process regression from nearest neighbours, on 10³ to 10⁸ rows."""
 
-from gpnn import baselines, calibration, kernels, metrics, simulation, theory
+from gpnn import baselines, calibration, kernels, metrics, persistence, simulation, theory
 from gpnn._types import Hyperparameters, Prediction
 from gpnn.calibrated import CalibratedRegressor
 from gpnn.errors import GPnnWarning, InvalidInputError
@@ -19,6 +19,16 @@ __all__ = [
     "calibration",
     "kernels",
     "metrics",
+    "persistence",
     "simulation",
     "theory",
 ]
+
+
+def __getattr__(name: str):
+    """Tables need pyarrow: imported when they are first asked for."""
+    if name in ("TableEncoder", "TableModel"):
+        from gpnn import tables
+
+        return getattr(tables, name)
+    raise AttributeError(f"module 'gpnn' has no attribute {name!r}")

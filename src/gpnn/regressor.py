@@ -197,6 +197,23 @@ class GPnnRegressor(DistributionRegressor):
         for_each_block(search, len(X), self._queries_per_block(), self.n_jobs, self._bar("search"))
         return Neighbors(indices, distances)
 
+    def save(self, path) -> None:
+        """Write the fitted model to one file: no pickle, complete or not there (docs/model_file.md)."""
+        from gpnn import persistence
+
+        persistence.write(path, self)
+
+    @staticmethod
+    def load(path, verify: bool = True) -> GPnnRegressor:
+        """The model that `save` wrote: the same predictions, bit for bit. Nothing in the file is run.
+
+        Arrays stay in the file and are shared between processes. verify=False leaves out their checksums and opens any
+        size at once, for files that are trusted to be whole.
+        """
+        from gpnn import persistence
+
+        return persistence.read(path, verify).regressor
+
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_report_" in self.__dict__
 

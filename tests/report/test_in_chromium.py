@@ -9,7 +9,8 @@ pytestmark = pytest.mark.skipif(
     PROGRAM is None, reason="no Chromium on this machine; on Debian: apt-get install chromium"
 )
 
-BOXES = "[...document.querySelectorAll('figure, svg')].map(e => {const b = e.getBoundingClientRect(); return [b.width, b.height]})"
+BOXES = """[...document.querySelectorAll('figure, svg')].map(e => e.getBoundingClientRect())
+    .map(box => [box.width, box.height])"""
 BEYOND = """[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll')
     && (e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5))
     .map(e => e.outerHTML.slice(0, 80))"""

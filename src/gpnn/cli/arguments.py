@@ -2,6 +2,9 @@
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
+
+from gpnn.errors import InvalidInputError
 
 
 def whole_number(lowest: int) -> Callable[[str], int]:
@@ -24,3 +27,25 @@ def seed(text: str) -> int:
     if value >= 2**32:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 2³² − 1")
     return value
+
+
+def add_missing(parser: argparse.ArgumentParser) -> None:
+    """What to do about missing values: args.missing is None, "impute" or "drop"."""
+    choice = parser.add_mutually_exclusive_group()
+    add = choice.add_argument
+    add("--impute", dest="missing", action="store_const", const="impute",
+        help="fill missing inputs with the median or the most frequent level of the training rows")  # fmt: skip
+    add("--drop-missing", dest="missing", action="store_const", const="drop",
+        help="leave out rows with missing values; predict gives empty predictions for them")  # fmt: skip
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", type=whole_number(1), metavar="N", help="threads (default: every core)")
+
+
+def check_folder(path: Path) -> None:
+    """Before the work, not after it."""
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"There is no folder {path.parent} for {path.name}. Make it first.")
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder. Give the name of a file.")

@@ -1,0 +1,63 @@
+"""Tables written batch by batch: a file is whole or not there, standard output gets CSV as it comes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from gpnn._files import whole_or_nothing
+from gpnn.errors import InvalidInputError
+
+Write = Callable[[pa.RecordBatch], None]
+ENDINGS = (".csv", ".parquet")
+
+
+def check_output(path: Path | None) -> None:
+    """Before the work, not after it."""
+    if path is None:
+        return
+    if path.suffix.lower() not in ENDINGS:
+        raise InvalidInputError(f"{path}: the ending must be one of {', '.join(ENDINGS)}.")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"{path}: the folder {path.parent} does not exist. Make it first.")
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder. Give the name of a file.")
+
+
+@contextmanager
+def writing(path: Path | None, schema: pa.Schema) -> Iterator[Write]:
+    """A function that appends a batch to the table at `path`, or to standard output as CSV."""
+    check_output(path)
+    if path is None:
+        with _csv(sys.stdout.buffer, schema) as write:
+            yield write
+        return
+    format = _csv if path.suffix.lower() == ".csv" else _parquet
+    with whole_or_nothing(path) as unfinished, open(unfinished, "wb") as file, format(file, schema) as write:
+        yield write
+
+
+@contextmanager
+def _csv(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(schema.names)
+    file.write(header.getvalue().encode())
+    options = pa.csv.WriteOptions(include_header=False)
+    with pa.csv.CSVWriter(pa.PythonFile(file, "w"), schema, write_options=options) as writer:
+        yield writer.write_batch
+    file.flush()
+
+
+@contextmanager
+def _parquet(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
+    with pa.parquet.ParquetWriter(file, schema) as writer:
+        yield writer.write_batch
