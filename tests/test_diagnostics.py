@@ -82,6 +82,11 @@ def test_goes_into_json(wavy_diagnosis):
     assert read["reliability"]["coverage_90"] == wavy_diagnosis.reliability.coverage_90
 
 
+def test_one_row_goes_into_json_too(wavy, wavy_model):
+    found = diagnose(wavy_model, wavy[0][2000:2001], wavy[1][2000:2001])
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["calibration_interval"] == [0.0, None]
+
+
 def test_the_target_is_named_by_its_series(wavy, wavy_model):
     X, y = wavy[0][2000:2100], pd.Series(wavy[1][2000:2100], name="depth")
     assert diagnose(wavy_model, X, y).target == "depth"
@@ -119,6 +124,8 @@ def test_too_wide_intervals_are_told(wavy, wavy_model):
     found = diagnose(wavy_model, X, wavy_model.predict(X) + 0.01)
     assert "wider than they need be" in found.verdict.sentence
     assert "Intervals are too wide" in titles(found)
+    assert "α rests on 400 rows, ±" in found.findings[0].cause
+    assert all(finding.cause.endswith(".") and finding.cure.endswith(".") for finding in found.findings)
 
 
 def test_a_bad_tenth_spoils_the_verdict(wavy_diagnosis):

@@ -3,6 +3,7 @@
 from gpnn import baselines, calibration, kernels, metrics, persistence, simulation, theory
 from gpnn._types import Hyperparameters, Prediction
 from gpnn.calibrated import CalibratedRegressor
+from gpnn.diagnostics import diagnose
 from gpnn.errors import GPnnWarning, InvalidInputError
 from gpnn.regressor import GPnnRegressor
 
@@ -17,6 +18,7 @@ __all__ = [
     "Prediction",
     "baselines",
     "calibration",
+    "diagnose",
     "kernels",
     "metrics",
     "persistence",

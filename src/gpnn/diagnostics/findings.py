@@ -53,6 +53,14 @@ def _coverage_off(found: Diagnostics) -> float:
     return difference if abs(difference) > tolerated else 0.0
 
 
+def _alpha_error(found: Diagnostics) -> str:
+    """How far chance may have moved α, where that is known."""
+    if found.fit is None or found.fit.calibration_size == 0:
+        return ""
+    low, high = found.fit.alpha_interval
+    return f": α rests on {found.fit.calibration_size:,} rows, ±{percent((high - low) / 2 / found.fit.alpha, 0)}"
+
+
 def _tenths_off(found: Diagnostics, least: float) -> list[int]:
     """Numbers of the tenths (1: the surest) that miss their 90 % intervals by `least` too often, the worst first."""
     tenths = dict(enumerate(found.reliability.tenths, start=1))
@@ -74,7 +82,7 @@ def _of_predictions(found: Diagnostics) -> Iterator[Finding]:
             "warning",
             "Intervals are too narrow" if off < 0 else "Intervals are too wide",
             f"{_held(found)} The rows on which the model was calibrated were {'easier' if off < 0 else 'harder'} than "
-            "these: the test rows come from another time, place or population, or the calibration rows are too few.",
+            f"these: the test rows come from another time, place or population, or by chance{_alpha_error(found)}.",
             "Calibrate on rows like those to be predicted: holdout='patches' if these lie in gaps, a scikit-learn "
             "splitter for times and groups, or CalibratedRegressor(FrozenEstimator(model)).fit(X_recent, y_recent).",
         )
@@ -96,8 +104,8 @@ def _of_predictions(found: Diagnostics) -> Iterator[Finding]:
             "warning",
             f"Variances are {'too small' if mean_z > 1 else 'too large'} on average",
             f"The mean of z² = (y − mean)²/variance is {mean_z:.2f} (95 %: {low:.2f} to {high:.2f}), and should be 1.",
-            "Calibrate on rows like these, as CalibratedRegressor(FrozenEstimator(model)) does"
-            + ("; where tails are heavy too, a few rows decide this number: look at the coverage." * (mean_z > 1)),
+            "Calibrate on more rows, and on rows like these, as CalibratedRegressor(FrozenEstimator(model)) does. "
+            "Where tails are heavy, a few rows decide this number: look at the coverage.",
         )
     if found.tail > _HEAVY_TAIL:
         yield Finding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -151,5 +152,13 @@ class Diagnostics:
         return 1 - (self.scores["rmse"] / self.spread) ** 2 if self.spread > 0 else float("nan")
 
     def as_dict(self) -> dict:
-        """Plain numbers, words, lists and dictionaries, as JSON takes them."""
-        return asdict(self)
+        """Plain numbers, words, lists and dictionaries, as JSON takes them; None for what is not finite."""
+        return _plain(asdict(self))
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -220,7 +220,7 @@ def _metric(fit: FitRecord) -> Chart:
     shown = fit.columns[:_MOST_COLUMNS]
     more = len(fit.columns) - len(shown)
     rest = f" {more} more columns matter less." if more else ""
-    alone = " The columns were decorrelated, so a column may count for what it shares with others." * (
+    alone = " The columns were decorrelated first, which mixes them: equal bars do not mean equal worth." * (
         fit.whitening == "full"
     )
     bars = [Bar(column.name, column.importance, number(column.importance, 2)) for column in shown]
