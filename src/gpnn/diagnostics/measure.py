@@ -24,6 +24,7 @@ from gpnn.whitening import Whitener
 _PROBES = 1000  # rows whose nearest neighbour is looked at
 _FAR = 3.0  # times the distance that 99 % of training rows keep to their nearest
 _NEAR = 0.1  # lengthscales; nothing within is far
+_OF_THE_MOMENT = ("n_jobs", "verbose")  # settings that change no number, and may have changed since the fit
 
 
 def diagnose(model: DistributionRegressor, X, y, *, target: str | None = None) -> Diagnostics:
@@ -76,7 +77,7 @@ def importances(whitener: Whitener, X: Array) -> Array:
 
 def _fit_record(model: GPnnRegressor, X) -> FitRecord:
     X = check_new_rows(model, X)
-    report, params = model.fit_report_, model.params_
+    report, params, settings = model.fit_report_, model.params_, model.get_params(deep=False)
     lengthscale = float(np.mean(params.lengthscale))
     names = getattr(model, "feature_names_in_", [f"column {k}" for k in range(X.shape[1])])
     # One lengthscale is part of the map after refinement, and is 1 then; else it stands beside it.
@@ -111,7 +112,7 @@ def _fit_record(model: GPnnRegressor, X) -> FitRecord:
         repeated_rows=float(np.mean(among_train == 0)),
         seen_rows=float(np.mean(to_train == 0)),
         far_rows=float(np.mean(to_train > far)),
-        settings={name: str(value) for name, value in sorted(model.get_params(deep=False).items())},
+        settings={name: str(value) for name, value in sorted(settings.items()) if name not in _OF_THE_MOMENT},
     )
 
 

@@ -101,7 +101,8 @@ class PitDisplay(_ReliabilityDisplay):
         ax.bar((np.arange(bins) + 0.5) / bins, self.reliability.pit, width=0.92 / bins, color=_BLUE)
         ax.axhspan(even - chance, even + chance, color=_GREY, alpha=0.4, lw=0, label="chance, 95 %")
         ax.axhline(even, color=_GREY, lw=1)
-        ax.set(xlabel="place of y in its predicted law", ylabel="share of rows", xlim=(0, 1))
+        highest = 1.2 * max(*self.reliability.pit, even + chance)  # room for the legend
+        ax.set(xlabel="place of y in its predicted law", ylabel="share of rows", xlim=(0, 1), ylim=(0, highest))
         ax.legend(loc="upper right", frameon=False)
 
 
@@ -110,12 +111,19 @@ class SpreadDisplay(_ReliabilityDisplay):
     """Size of the errors against predicted standard deviation, by tenth of the rows: equal when it is right."""
 
     def _draw(self, ax: Axes) -> None:
+        from matplotlib.ticker import LogLocator
+
         sd, error = np.array([(tenth.sd, tenth.error) for tenth in self.reliability.tenths]).T
         drawn = (sd > 0) & (error > 0)
         ends = [min(sd[drawn].min(), error[drawn].min()), max(sd[drawn].max(), error[drawn].max())]
         ax.plot(ends, ends, color=_GREY, lw=1, label="right")
         ax.plot(sd[drawn], error[drawn], "o-", color=_BLUE, label="a tenth of the rows each")
         ax.set(xlabel="predicted sd", ylabel="RMS error", xscale="log", yscale="log")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_minor_formatter("")
+            if ends[1] < 30 * ends[0]:  # too few powers of ten to read a size from
+                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axis.set_major_formatter("{x:g}")
         ax.legend(loc="upper left", frameon=False)
 
 
@@ -141,9 +149,8 @@ class PredictionErrorDisplay(Display):
         if cloud.cell is None:
             ax.plot(cloud.predicted, cloud.observed, ".", color=_BLUE, alpha=0.5, ms=4)
         else:
-            drawn = ax.scatter(
-                cloud.predicted, cloud.observed, c=cloud.counts, norm="log", cmap="Blues", s=12, marker="s"
-            )
+            shade = {"norm": "log", "cmap": "Blues", "vmin": 0.2}  # so that a single row can be seen
+            drawn = ax.scatter(cloud.predicted, cloud.observed, c=cloud.counts, s=12, marker="s", **shade)
             ax.figure.colorbar(drawn, ax=ax, label="rows")
         ends = [min(*cloud.predicted, *cloud.observed), max(*cloud.predicted, *cloud.observed)]
         ax.plot(ends, ends, color=_ORANGE, lw=1)
@@ -188,7 +195,8 @@ class NeighborCurveDisplay(Display):
         ax.plot(sizes, nll, "s--", color=_ORANGE, label="NLL, 0.01 nats")
         ax.axvline(self.n_neighbors, color=_GREY, lw=1, label=f"used: m = {self.n_neighbors}")
         ax.set(xlabel="neighbours m", ylabel="above the best", xscale="log")
-        ax.set_xticks(sizes, [str(size) for size in sizes], minor=False)
+        apart = [size for size in sizes if size in (16, 32, 64, 100, 200, 400) or size == self.n_neighbors]
+        ax.set_xticks(apart, [str(size) for size in apart])
         ax.set_xticks([], minor=True)
         ax.legend(frameon=False)
 
