@@ -18,7 +18,7 @@ import pyarrow.parquet
 from gpnn._parallel import blocks, progress_bar
 from gpnn.errors import FileError, InvalidInputError, listed
 
-BATCH_ROWS = 65_536
+BATCH_ROWS = 16_384
 MISSING_TEXTS = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>"]
 """What stands for a missing value in CSV, as in pandas."""
 
@@ -46,6 +46,7 @@ class Table:
         with _reading(self.name), progress_bar(self.n_rows, self.progress) as bar:
             for batch in self.read(columns):
                 chosen = pa.RecordBatch.from_arrays([batch.column(name) for name in columns], names=columns)
+                chosen.validate(full=True)  # a damaged file must not lead outside of its buffers
                 for part in blocks(batch.num_rows, BATCH_ROWS):
                     yield chosen.slice(part.start, part.stop - part.start)
                     bar.update(part.stop - part.start)
@@ -190,9 +191,7 @@ def _open_feather(path: Path) -> Table:
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
             for number in range(reader.num_record_batches):
-                batch = reader.get_batch(number)
-                batch.validate(full=True)  # a damaged file must not lead outside of its buffers
-                yield batch
+                yield reader.get_batch(number)
 
     with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
         return Table(str(path), _types(reader.schema, str(path)), read)

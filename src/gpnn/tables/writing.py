@@ -20,6 +20,8 @@ from gpnn.errors import InvalidInputError
 Write = Callable[[pa.RecordBatch], None]
 ENDINGS = (".csv", ".parquet")
 
+_GROUP_ROWS = 1 << 18
+
 
 def check_output(path: Path | None) -> None:
     """Before the work, not after it."""
@@ -59,5 +61,19 @@ def _csv(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
 
 @contextmanager
 def _parquet(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
+    """Batches are gathered into groups of rows that are worth a place in the file's index."""
+    waiting: list[pa.RecordBatch] = []
     with pa.parquet.ParquetWriter(file, schema) as writer:
-        yield writer.write_batch
+
+        def flush() -> None:
+            writer.write_table(pa.Table.from_batches(waiting, schema))
+            waiting.clear()
+
+        def write(batch: pa.RecordBatch) -> None:
+            waiting.append(batch)
+            if sum(part.num_rows for part in waiting) >= _GROUP_ROWS:
+                flush()
+
+        yield write
+        if waiting:
+            flush()
