@@ -198,7 +198,11 @@ def _open_feather(path: Path) -> Table:
 
 
 def _open_npy(path: Path) -> Table:
-    return _matrix(str(path), np.load(path, mmap_mode="r", allow_pickle=False))
+    try:
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # numpy reads the header as Python's own parser would: anything can come of it
+        raise ValueError(error) from error
+    return _matrix(str(path), matrix)
 
 
 def _matrix(name: str, matrix: np.ndarray) -> Table:
