@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import gpnn
 from gpnn import GPnnRegressor, TableModel
 from gpnn.cli import main
+from gpnn.errors import MissingExtraError
 from gpnn.tables import writing
 
 
@@ -124,7 +126,7 @@ def test_missing_values_by_request(model_file, new, tmp_path, capsys):
     ("command", "reason"),
     [
         ("predict {model} {table} --out p.xlsx", "ending must be one of .csv, .parquet"),
-        ("predict {model} {table} --out nowhere/p.csv", "folder nowhere does not exist"),
+        ("predict {model} {table} --out nowhere/p.csv", "There is no folder nowhere"),
         ("predict {model} {table} --coverage 1", "coverage = 1.0"),
         ("predict {model} {table} --keep ghost", "no column 'ghost'"),
         ("predict {model} nothing.csv", "There is no file nothing.csv"),
@@ -247,3 +249,16 @@ def test_a_full_standard_output_is_an_error(model_file, table):
     assert run.returncode == 2
     assert err.count("\n") == 1
     assert "No space left" in err
+
+
+def test_without_pyarrow_the_cure_is_named(model_file, table, monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.startswith("gpnn.tables")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(gpnn, "tables")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    assert main(["predict", str(model_file), table]) == 2
+    assert "pip install 'gpnn[data]'" in capsys.readouterr().err
+    with pytest.raises(MissingExtraError):
+        gpnn.TableModel  # noqa: B018
+    assert main(["inspect", str(model_file)]) == 0

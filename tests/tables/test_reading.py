@@ -78,9 +78,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
 
 
 def test_the_index_that_pandas_writes_is_not_a_column(tmp_path):
-    path = tmp_path / "x.csv"
-    pd.DataFrame({"a": [1.0], "b": [2.0]}).to_csv(path)
-    assert list(open_table(path).types) == ["a", "b"]
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [2.0, 3.0]}, index=[7, 5])
+    frame.to_csv(tmp_path / "x.csv")
+    frame.to_parquet(tmp_path / "x.parquet")
+    for path in tmp_path.iterdir():
+        assert list(open_table(path).types) == ["a", "b"]
 
 
 BROKEN = {

@@ -24,6 +24,7 @@ MISSING_TEXTS = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "
 
 _CSV_BLOCK = 1 << 22  # bytes; no row may be longer
 _SEPARATORS = ",;\t|"
+_INDEX = re.compile(r"(__index_level_\d+__)?")  # as pandas names the numbers of rows: in CSV not at all
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,14 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
-    twice = [column for column, times in Counter(schema.names).items() if times > 1]
+    names = Counter(name for name in schema.names if not _INDEX.fullmatch(name))
+    twice = [name for name, times in names.items() if times > 1]
     if twice:
         raise InvalidInputError(
-            f"{name} has several columns of the same name: {listed([repr(column) for column in twice])}. "
+            f"{name} has several columns of the same name: {listed([repr(name) for name in twice])}. "
             "Columns are found by name; rename them."
         )
-    return {field.name: field.type for field in schema}
+    return {name: schema.field(name).type for name in names}
 
 
 # --- one function per type of file ------------------------------------------------------------------------------------
@@ -149,7 +151,6 @@ def _open_csv(path: Path) -> Table:
 
     with reader([]) as first:
         types = dict.fromkeys(_types(first.schema, str(path)), pa.string())
-    types.pop("", None)  # a column without a name is an index that pandas wrote
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         last = None

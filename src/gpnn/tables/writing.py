@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from gpnn._files import whole_or_nothing
-from gpnn.errors import InvalidInputError
+from gpnn._files import check_folder, whole_or_nothing
 
 Write = Callable[[pa.RecordBatch], None]
 ENDINGS = (".csv", ".parquet")
@@ -24,15 +23,8 @@ _GROUP_ROWS = 1 << 18
 
 
 def check_output(path: Path | None) -> None:
-    """Before the work, not after it."""
-    if path is None:
-        return
-    if path.suffix.lower() not in ENDINGS:
-        raise InvalidInputError(f"{path}: the ending must be one of {', '.join(ENDINGS)}.")
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"{path}: the folder {path.parent} does not exist. Make it first.")
-    if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder. Give the name of a file.")
+    if path is not None:
+        check_folder(path, ENDINGS)
 
 
 @contextmanager
