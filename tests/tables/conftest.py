@@ -7,7 +7,7 @@ from gpnn import GPnnRegressor, Hyperparameters, TableModel
 CITIES = ["Aix", "Bern", "Cork"]
 
 
-def make_frame(n: int, seed: int = 0) -> pd.DataFrame:
+def _make_frame(n: int, seed: int = 0) -> pd.DataFrame:
     """A column of each kind, and a target that depends on all of them."""
     rng = np.random.default_rng(seed)
     hours = rng.integers(0, 24 * 900, n)
@@ -26,7 +26,17 @@ def make_frame(n: int, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def quick_regressor() -> GPnnRegressor:
+@pytest.fixture
+def make_frame():
+    return _make_frame
+
+
+@pytest.fixture
+def quick_regressor():
+    return _quick_regressor()
+
+
+def _quick_regressor() -> GPnnRegressor:
     """Nothing to choose and little to calibrate: for tests of what surrounds it."""
     return GPnnRegressor(
         kernel="exponential", n_neighbors=16, whitening="diagonal", params=Hyperparameters(1.0, 0.9, 0.1),
@@ -36,12 +46,12 @@ def quick_regressor() -> GPnnRegressor:
 
 @pytest.fixture(scope="session")
 def frame():
-    return make_frame(400)
+    return _make_frame(400)
 
 
 @pytest.fixture(scope="session")
 def model(frame):
-    return TableModel.fit(frame, "price", regressor=quick_regressor())
+    return TableModel.fit(frame, "price", regressor=_quick_regressor())
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,8 @@
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 
-from gpnn.errors import InvalidInputError
+from gpnn._files import check_folder as check_folder
 
 
 def whole_number(lowest: int) -> Callable[[str], int]:
@@ -41,11 +40,3 @@ def add_missing(parser: argparse.ArgumentParser) -> None:
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=whole_number(1), metavar="N", help="threads (default: every core)")
-
-
-def check_folder(path: Path) -> None:
-    """Before the work, not after it."""
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"There is no folder {path.parent} for {path.name}. Make it first.")
-    if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder. Give the name of a file.")

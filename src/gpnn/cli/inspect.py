@@ -44,7 +44,7 @@ def _facts(path: Path) -> dict:
         "kernel": learned["kernel_"],
         "whitening": report["whitening"],
         "neighbors": learned["n_neighbors_"],
-        "held_out": _held_out(report, learned["n_neighbors_"]),
+        "held_out_whitened": _held_out(report, learned["n_neighbors_"]),
         "index": report["index"],
         "recall": report["recall"],
         "alpha": learned["alpha_"],

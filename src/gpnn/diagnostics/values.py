@@ -54,7 +54,7 @@ class FitRecord:
     whitening: str
     n_neighbors: int
     kernel_variance: float
-    """σ_f² and σ_ξ² (`noise_variance`) are shares: y has variance 1."""
+    """σ_f², like σ_ξ² (`noise_variance`) for y scaled to variance 1."""
     noise_variance: float
     alpha: float
     alpha_interval: tuple[float, float]

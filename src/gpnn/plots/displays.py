@@ -149,8 +149,9 @@ class PredictionErrorDisplay(Display):
         if cloud.cell is None:
             ax.plot(cloud.predicted, cloud.observed, ".", color=_BLUE, alpha=0.5, ms=4)
         else:
-            shade = {"norm": "log", "cmap": "Blues", "vmin": 0.2}  # so that a single row can be seen
-            drawn = ax.scatter(cloud.predicted, cloud.observed, c=cloud.counts, s=12, marker="s", **shade)
+            drawn = ax.scatter(
+                cloud.predicted, cloud.observed, c=cloud.counts, s=12, marker="s", cmap="Blues", norm="log", vmin=0.2
+            )  # vmin below 1, so that a single row can be seen
             ax.figure.colorbar(drawn, ax=ax, label="rows")
         ends = [min(*cloud.predicted, *cloud.observed), max(*cloud.predicted, *cloud.observed)]
         ax.plot(ends, ends, color=_ORANGE, lw=1)

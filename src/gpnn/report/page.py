@@ -133,7 +133,7 @@ def _learned(fit: FitRecord) -> Markup:
         "whitening": fit.whitening,
         "neighbours m": f"{fit.n_neighbors}",
         "noise share σξ²": number(fit.noise_variance),
-        "signal share σf²": number(fit.kernel_variance),
+        "signal variance σf²": number(fit.kernel_variance),
         "calibration factor α": f"{number(fit.alpha)} (95 %: {number(low)} to {number(high)})",
         "calibration rows": f"{fit.calibration_size:,}",
         "shape of errors": fit.shape.replace("_", "-"),

@@ -18,12 +18,13 @@ import pyarrow.parquet
 from gpnn._parallel import blocks, progress_bar
 from gpnn.errors import FileError, InvalidInputError, listed
 
-BATCH_ROWS = 65_536
+BATCH_ROWS = 16_384
 MISSING_TEXTS = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>"]
 """What stands for a missing value in CSV, as in pandas."""
 
 _CSV_BLOCK = 1 << 22  # bytes; no row may be longer
 _SEPARATORS = ",;\t|"
+_INDEX = re.compile(r"(__index_level_\d+__)?")  # as pandas names the numbers of rows: in CSV not at all
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Table:
         with _reading(self.name), progress_bar(self.n_rows, self.progress) as bar:
             for batch in self.read(columns):
                 chosen = pa.RecordBatch.from_arrays([batch.column(name) for name in columns], names=columns)
+                chosen.validate(full=True)  # a damaged file must not lead outside of its buffers
                 for part in blocks(batch.num_rows, BATCH_ROWS):
                     yield chosen.slice(part.start, part.stop - part.start)
                     bar.update(part.stop - part.start)
@@ -113,13 +115,14 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
-    twice = [column for column, times in Counter(schema.names).items() if times > 1]
+    names = Counter(name for name in schema.names if not _INDEX.fullmatch(name))
+    twice = [name for name, times in names.items() if times > 1]
     if twice:
         raise InvalidInputError(
-            f"{name} has several columns of the same name: {listed([repr(column) for column in twice])}. "
+            f"{name} has several columns of the same name: {listed([repr(name) for name in twice])}. "
             "Columns are found by name; rename them."
         )
-    return {field.name: field.type for field in schema}
+    return {name: schema.field(name).type for name in names}
 
 
 # --- one function per type of file ------------------------------------------------------------------------------------
@@ -148,7 +151,6 @@ def _open_csv(path: Path) -> Table:
 
     with reader([]) as first:
         types = dict.fromkeys(_types(first.schema, str(path)), pa.string())
-    types.pop("", None)  # a column without a name is an index that pandas wrote
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         last = None
@@ -190,16 +192,18 @@ def _open_feather(path: Path) -> Table:
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
             for number in range(reader.num_record_batches):
-                batch = reader.get_batch(number)
-                batch.validate(full=True)  # a damaged file must not lead outside of its buffers
-                yield batch
+                yield reader.get_batch(number)
 
     with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
         return Table(str(path), _types(reader.schema, str(path)), read)
 
 
 def _open_npy(path: Path) -> Table:
-    return _matrix(str(path), np.load(path, mmap_mode="r", allow_pickle=False))
+    try:
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # numpy reads the header as Python's own parser would: anything can come of it
+        raise ValueError(error) from error
+    return _matrix(str(path), matrix)
 
 
 def _matrix(name: str, matrix: np.ndarray) -> Table:

@@ -14,23 +14,17 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from gpnn._files import whole_or_nothing
-from gpnn.errors import InvalidInputError
+from gpnn._files import check_folder, whole_or_nothing
 
 Write = Callable[[pa.RecordBatch], None]
 ENDINGS = (".csv", ".parquet")
 
+_GROUP_ROWS = 1 << 18
+
 
 def check_output(path: Path | None) -> None:
-    """Before the work, not after it."""
-    if path is None:
-        return
-    if path.suffix.lower() not in ENDINGS:
-        raise InvalidInputError(f"{path}: the ending must be one of {', '.join(ENDINGS)}.")
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"{path}: the folder {path.parent} does not exist. Make it first.")
-    if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder. Give the name of a file.")
+    if path is not None:
+        check_folder(path, ENDINGS)
 
 
 @contextmanager
@@ -59,5 +53,19 @@ def _csv(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
 
 @contextmanager
 def _parquet(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
+    """Batches are gathered into groups of rows that are worth a place in the file's index."""
+    waiting: list[pa.RecordBatch] = []
     with pa.parquet.ParquetWriter(file, schema) as writer:
-        yield writer.write_batch
+
+        def flush() -> None:
+            writer.write_table(pa.Table.from_batches(waiting, schema))
+            waiting.clear()
+
+        def write(batch: pa.RecordBatch) -> None:
+            waiting.append(batch)
+            if sum(part.num_rows for part in waiting) >= _GROUP_ROWS:
+                flush()
+
+        yield write
+        if waiting:
+            flush()
