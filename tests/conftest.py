@@ -15,3 +15,21 @@ def wavy():
     z = (X - [5.0, -100.0, 0.0]) / [1.0, 20.0, 0.003]
     y = 50 + 7 * (np.sin(2 * z[:, 0]) + 0.5 * z[:, 1] * z[:, 2] + 0.1 * rng.normal(size=len(X)))
     return X, y
+
+
+@pytest.fixture(scope="session")
+def wavy_model(wavy):
+    """Fitted on the first 2000 of these rows, with a choice of kernels and of m."""
+    from gpnn import GPnnRegressor
+
+    X, y = wavy
+    return GPnnRegressor(whitening="diagonal", random_state=0, n_jobs=1).fit(X[:2000], y[:2000])
+
+
+@pytest.fixture(scope="session")
+def wavy_diagnosis(wavy, wavy_model):
+    """Of that model, on 500 more."""
+    from gpnn.diagnostics import diagnose
+
+    X, y = wavy
+    return diagnose(wavy_model, X[2000:2500], y[2000:2500], target="height")

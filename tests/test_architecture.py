@@ -6,15 +6,17 @@ from pathlib import Path
 import gpnn
 
 LAYERS = [
-    {"_types", "errors", "_files", "_provenance"},
+    {"_types", "errors", "_extras", "_files", "_provenance"},
     {"_compiled", "_parallel"},
-    {"kernels", "metrics"},
+    {"_container"},
+    {"kernels", "metrics", "reliability"},
     {"whitening", "means", "shapes", "estimation", "neighbors", "solvers", "calibration"},
     {"holdout", "refinement", "selection"},
     {"_validation", "_contract", "theory"},
-    {"regressor", "calibrated", "baselines", "simulation"},
+    {"regressor", "persistence", "calibrated", "baselines", "simulation"},
     {"datasets"},
-    {"plots"},
+    {"tables", "diagnostics"},
+    {"plots", "report"},
     {"cli"},
 ]
 ROOT = Path(gpnn.__file__).parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -10,6 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from gpnn import metrics
 from gpnn._types import Array, Prediction
 from gpnn.errors import GPnnWarning, InvalidInputError
+from gpnn.reliability import LEVELS, Reliability, inside
 from gpnn.shapes import Shape
 from gpnn.whitening import Whitener
 
@@ -58,19 +60,7 @@ class DistributionRegressor(RegressorMixin, BaseEstimator):
         """
         if units not in ("whitened", "y"):
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'whitened' (the paper's) or 'y'.")
-        prediction = self.predict_distribution(X)
-        y = np.asarray(y, dtype=float)
-        if units == "whitened":
-            y_mean, y_std = self._target_scale()
-            y, prediction = (y - y_mean) / y_std, prediction.affine(-y_mean / y_std, 1 / y_std)
-        density_score = "nll" if prediction.degrees_of_freedom is None else "log_score"
-        return {
-            "rmse": metrics.rmse(y, prediction),
-            density_score: metrics.log_score(y, prediction),
-            "calibration": metrics.calibration(y, prediction),
-            "coverage_90": float(np.mean(self._inside(y, prediction, 0.9))),
-            "crps": metrics.crps(y, prediction),
-        }
+        return self._scores(y, self.predict_distribution(X), units)
 
     def diagnose(self, X, y) -> dict[str, list[float]]:
         """Strong calibration on test rows: are intervals of every level right, and for sure and unsure rows alike?
@@ -79,23 +69,35 @@ class DistributionRegressor(RegressorMixin, BaseEstimator):
         90 % intervals in each tenth of the rows by predicted standard deviation; "pit": share of rows in each
         twentieth of their predictive law, 0.05 each when the law is right.
         """
-        law, y = self.predict_distribution(X), np.asarray(y, dtype=float)
-        levels = [0.5, 0.8, 0.9, 0.95, 0.99]
-        tenths = np.array_split(np.argsort(law.std), 10)
-        edges = self._standard_quantile(np.arange(1, 20) / 20, law)
-        places = np.searchsorted(edges, (y - law.mean) / law.std)
+        found = self._reliability(y, self.predict_distribution(X), levels=(0.5, 0.8, 0.9, 0.95, 0.99))
         return {
-            "levels": levels,
-            "coverage_by_level": [float(np.mean(self._inside(y, law, level))) for level in levels],
-            "coverage_by_sd": [float(np.mean(self._inside(y, law, 0.9)[rows])) for rows in tenths if len(rows)],
-            "pit": (np.bincount(places, minlength=20) / len(y)).tolist(),
+            "levels": list(found.levels),
+            "coverage_by_level": list(found.coverage),
+            "coverage_by_sd": [tenth.coverage for tenth in found.tenths],
+            "pit": list(found.pit),
         }
 
-    def _inside(self, y: Array, law: Prediction, coverage: float) -> Array:
-        """Whether each y lies in its central interval."""
-        lower, upper = self._standard_quantile(np.array([0.5 - coverage / 2, 0.5 + coverage / 2]), law)
-        residuals = (y - law.mean) / law.std
-        return (lower <= residuals) & (residuals <= upper)
+    def _scores(self, y, law: Prediction, units: str) -> dict[str, float]:
+        """What `evaluate` gives, for a law that was predicted already."""
+        y = np.asarray(y, dtype=float)
+        if units == "whitened":
+            y_mean, y_std = self._target_scale()
+            y, law = (y - y_mean) / y_std, law.affine(-y_mean / y_std, 1 / y_std)
+        density_score = "nll" if law.degrees_of_freedom is None else "log_score"
+        return {
+            "rmse": metrics.rmse(y, law),
+            density_score: metrics.log_score(y, law),
+            "calibration": metrics.calibration(y, law),
+            "coverage_90": float(np.mean(inside((y - law.mean) / law.std, self._quantile_of(law), 0.9))),
+            "crps": metrics.crps(y, law),
+        }
+
+    def _reliability(self, y, law: Prediction, levels: Sequence[float] = LEVELS) -> Reliability:
+        """What `diagnose` is made from, for a law that was predicted already."""
+        return Reliability.of(y, law, self._quantile_of(law), levels)
+
+    def _quantile_of(self, law: Prediction) -> Callable[[Array], Array]:
+        return lambda q: self._standard_quantile(q, law)
 
     def _warn_of_jitter(self, jitter: float) -> None:
         if jitter > 0:

@@ -4,11 +4,11 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpnn.errors import FileError
+from gpnn.errors import FileError, InvalidInputError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -26,6 +26,16 @@ def whole_or_nothing(path: Path) -> Iterator[Path]:
             os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def check_folder(path: Path, endings: Collection[str] = ()) -> None:
+    """Whether a file can be made there, before the work and not after it."""
+    if endings and path.suffix.lower() not in endings:
+        raise InvalidInputError(f"{path}: the ending must be one of {', '.join(endings)}.")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"There is no folder {path.parent} for {path.name}. Make it first.")
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder. Give the name of a file.")
 
 
 @contextmanager

@@ -31,8 +31,8 @@ def blocks(n: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def progress_bar(total: int, name: str | None) -> tqdm:
-    """A bar on stderr, in terminals and notebooks; without a name there is none."""
+def progress_bar(total: int | None, name: str | None) -> tqdm:
+    """A bar on stderr, in terminals and notebooks; without a name there is none, without a total only a count."""
     # disable=None: tqdm stays silent where stderr is not a terminal
     return tqdm(total=total, desc=name, disable=True if name is None else None, unit="", unit_scale=True, leave=False)
 

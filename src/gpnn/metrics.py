@@ -13,7 +13,7 @@ from gpnn.errors import InvalidInputError
 
 def mse(y: Array, prediction: Prediction) -> float:
     """Mean of e* = (y* − μ*)²."""
-    return float(np.mean((_observed(y, prediction) - prediction.mean) ** 2))
+    return float(np.mean((observed(y, prediction) - prediction.mean) ** 2))
 
 
 def rmse(y: Array, prediction: Prediction) -> float:
@@ -22,7 +22,7 @@ def rmse(y: Array, prediction: Prediction) -> float:
 
 def z_squared(y: Array, prediction: Prediction) -> Array:
     """z* = (y* − μ*)²/σ*², one per row."""
-    return (_observed(y, prediction) - prediction.mean) ** 2 / prediction.variance
+    return (observed(y, prediction) - prediction.mean) ** 2 / prediction.variance
 
 
 def nll(y: Array, prediction: Prediction) -> float:
@@ -79,7 +79,7 @@ def _standardised(y: Array, prediction: Prediction) -> tuple[Array, Array]:
     """(y* − μ*)/scale and the scale: σ*, or σ*√((ν − 2)/ν) for Student-t, whose standard law has variance ν/(ν − 2)."""
     nu = prediction.degrees_of_freedom
     scale = prediction.std if nu is None else prediction.std * np.sqrt((nu - 2) / nu)
-    return (_observed(y, prediction) - prediction.mean) / scale, scale
+    return (observed(y, prediction) - prediction.mean) / scale, scale
 
 
 def _log_density(z: Array, prediction: Prediction) -> Array:
@@ -94,7 +94,8 @@ def _distribution(z: Array, prediction: Prediction) -> Array:
     return ndtr(z) if nu is None else stdtr(nu, z)
 
 
-def _observed(y: Array, prediction: Prediction) -> Array:
+def observed(y: Array, prediction: Prediction) -> Array:
+    """y as floats, if it can be scored: one finite number for each row that was predicted."""
     y = np.asarray(y, dtype=float)
     if y.shape != np.shape(prediction.mean):
         raise InvalidInputError(

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from gpnn import metrics
 from gpnn._contract import DistributionRegressor
 from gpnn._parallel import blocks, for_each_block
+from gpnn._provenance import peak_memory
 from gpnn._types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn._validation import check_new_rows, check_settings, check_training_data
 from gpnn.calibration import Calibration, LocalScale, fit_calibration, interval, variance_factor
@@ -82,7 +83,8 @@ class GPnnRegressor(DistributionRegressor):
     shape_ : the shape of standardised errors, from which intervals and quantiles are made
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function
-    fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall
+    fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall,
+        the most bytes held
     """
 
     _auto = ("kernel", "n_neighbors", "whitening", "calibration_size")
@@ -164,7 +166,7 @@ class GPnnRegressor(DistributionRegressor):
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 self._build_index(X, y, None, rng, report)
-        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_)
+        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
         return self
 
     def predict_distribution(self, X) -> Prediction:
@@ -194,6 +196,23 @@ class GPnnRegressor(DistributionRegressor):
 
         for_each_block(search, len(X), self._queries_per_block(), self.n_jobs, self._bar("search"))
         return Neighbors(indices, distances)
+
+    def save(self, path) -> None:
+        """Write the fitted model to one file: no pickle, complete or not there (docs/model_file.md)."""
+        from gpnn import persistence
+
+        persistence.write(path, self)
+
+    @staticmethod
+    def load(path, verify: bool = True) -> GPnnRegressor:
+        """The model that `save` wrote: the same predictions, bit for bit. Nothing in the file is run.
+
+        Arrays stay in the file and are shared between processes. verify=False leaves out their checksums and opens any
+        size at once, for files that are trusted to be whole.
+        """
+        from gpnn import persistence
+
+        return persistence.read(path, verify).regressor
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_report_" in self.__dict__

@@ -88,7 +88,7 @@ def test_a_full_disk_leaves_the_older_file(protein, tmp_path, monkeypatch, capsy
     [
         (["info", "portein"], "Near it are: protein"),
         (["get", "protein", "--out", "table.xlsx"], "must be one of .parquet, .csv, .npz"),
-        (["get", "protein", "--out", "no/such/folder/table.csv"], "does not exist"),
+        (["get", "protein", "--out", "no/such/folder/table.csv"], "no folder"),
         (["get", "buzz", "--out", "table.csv"], "extremely large values"),
         (["get", "egm96_geoid"], "has no download"),
     ],

@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Callable
 
+from gpnn._files import check_folder as check_folder
+
 
 def whole_number(lowest: int) -> Callable[[str], int]:
     """A reader of integers from `lowest` on, also as 1e6 or 1_000_000."""
@@ -24,3 +26,17 @@ def seed(text: str) -> int:
     if value >= 2**32:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 2³² − 1")
     return value
+
+
+def add_missing(parser: argparse.ArgumentParser) -> None:
+    """What to do about missing values: args.missing is None, "impute" or "drop"."""
+    choice = parser.add_mutually_exclusive_group()
+    add = choice.add_argument
+    add("--impute", dest="missing", action="store_const", const="impute",
+        help="fill missing inputs with the median or the most frequent level of the training rows")  # fmt: skip
+    add("--drop-missing", dest="missing", action="store_const", const="drop",
+        help="leave out rows with missing values; predict gives empty predictions for them")  # fmt: skip
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", type=whole_number(1), metavar="N", help="threads (default: every core)")

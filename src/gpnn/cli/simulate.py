@@ -10,7 +10,7 @@ import numpy as np
 
 from gpnn._files import whole_or_nothing
 from gpnn._types import Hyperparameters
-from gpnn.cli.arguments import seed, whole_number
+from gpnn.cli.arguments import check_folder, seed, whole_number
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import KERNELS
 from gpnn.plots import FIGURE_2, new_figure, simulation_figure
@@ -69,8 +69,8 @@ def add_to(commands) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     for path in (args.out, args.figure):
-        if path is not None and not path.parent.is_dir():
-            raise InvalidInputError(f"There is no folder {path.parent} for {path.name}. Make it first.")
+        if path is not None:
+            check_folder(path)
     if args.figure is not None:
         new_figure()  # complain of a missing matplotlib now, not after minutes of work
     plan = _PAPER[args.paper] if args.paper else {args.lengthscale: tuple(args.vary)}

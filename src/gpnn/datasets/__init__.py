@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from gpnn._extras import import_pandas
 from gpnn.datasets import registry
-from gpnn.datasets.reading import import_pandas, read
+from gpnn.datasets.reading import read
 from gpnn.datasets.registry import Dataset
 from gpnn.datasets.sources import fetch
 from gpnn.datasets.synthetic import oakley_ohagan, oakley_ohagan_parquet

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpnn._files import whole_or_nothing
-from gpnn.errors import InvalidInputError
+from gpnn._files import check_folder, whole_or_nothing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,11 +27,7 @@ _WRITERS: dict[str, Callable[[pd.DataFrame, pd.Series, Path], None]] = {
 
 
 def check_export(path: Path) -> None:
-    """Before the work, not after it."""
-    if path.suffix not in _WRITERS:
-        raise InvalidInputError(f"{path}: the ending must be one of {', '.join(_WRITERS)}.")
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"{path}: the folder {path.parent} does not exist. Make it first.")
+    check_folder(path, _WRITERS)
 
 
 def export(X: pd.DataFrame, y: pd.Series, path: Path) -> None:

@@ -13,23 +13,12 @@ from typing import IO, TYPE_CHECKING, cast
 
 import numpy as np
 
+from gpnn._extras import import_pandas
 from gpnn.datasets.registry import Dataset
-from gpnn.errors import FileError, MissingExtraError, listed
+from gpnn.errors import FileError, listed
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def import_pandas():
-    """pandas with Parquet: asked for by name, imported where used."""
-    try:
-        import pandas as pd
-        import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Data sets are read with pandas and pyarrow ({error}). Install them with: pip install 'gpnn[data]'"
-        ) from error
-    return pd
 
 
 def read(dataset: Dataset, path: Path) -> pd.DataFrame:

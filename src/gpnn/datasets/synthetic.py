@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gpnn._extras import import_pandas
 from gpnn._files import whole_or_nothing
 from gpnn._parallel import blocks, progress_bar
-from gpnn.datasets.reading import import_pandas
 from gpnn.errors import InvalidInputError
 from gpnn.simulation.laws import NOISES
 

@@ -77,6 +77,11 @@ class Rows:
     def d(self) -> int:
         return self.strips.shape[1]
 
+    def check(self) -> None:
+        """Raise where rows that were read from a file have not the layout that compiled code, unchecked, relies on."""
+        if self.n < 1 or self.strips.shape != (_padded(self.n) // STRIP, self.d, STRIP):
+            raise InvalidInputError(f"{self.n} rows cannot lie in strips of the shape {self.strips.shape}.")
+
     def take(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
         """Rows by number, shape (*indices.shape, d)."""
         out = np.empty((*indices.shape, self.d), np.float32)
@@ -98,6 +103,12 @@ class StoredIndex:
 
     order: NDArray[np.integer]
     _rows: Rows
+
+    def check(self) -> None:
+        """Raise where an index that was read from a file would send compiled code outside its arrays."""
+        self._rows.check()
+        if self.order.shape != (self._rows.n,):
+            raise InvalidInputError(f"The order of {self._rows.n} rows has the shape {self.order.shape}.")
 
     def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
         return self._rows.take(indices)

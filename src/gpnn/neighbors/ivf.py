@@ -64,6 +64,17 @@ class IVF(StoredIndex):
         index.n_probed = index._cells_needed(probes, n_neighbors, n_jobs)
         return index
 
+    def check(self) -> None:
+        super().check()
+        self._centres.check()
+        starts, n_cells = self._starts, self._centres.n
+        if starts.shape != (n_cells + 1,) or self._centres.d != self._rows.d or not 1 <= self.n_probed <= n_cells:
+            raise InvalidInputError(
+                f"{n_cells} cells cannot begin at {starts.shape} rows, {self.n_probed} looked into."
+            )
+        if starts[0] != 0 or starts[-1] != self._rows.n or (starts[1:] < starts[:-1]).any():
+            raise InvalidInputError(f"The cells do not cover the {self._rows.n} rows one after the other.")
+
     def query(self, X: Array, n_neighbors: int) -> Neighbors:
         keys = new_keys(len(X), n_neighbors)
         cells = self._centres.nearest(X, self.n_probed).indices

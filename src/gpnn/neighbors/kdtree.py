@@ -29,6 +29,7 @@ from gpnn.neighbors.cells import (
 _LEAF = 48  # smallest leaf: three strips
 _FANOUT_BITS = 4  # sixteen children
 _LEVELS = 16  # more than 2³² rows could need
+_DEEPEST = 28  # bits that a leaf's number has in `_search`
 
 
 class KDTree(StoredIndex):
@@ -75,6 +76,15 @@ class KDTree(StoredIndex):
         tree.order, tree._depth, tree._starts, tree._boxes = order, depth, starts, boxes
         tree._rows = Rows.pack(rows)
         return tree
+
+    def check(self) -> None:
+        super().check()
+        if not 0 <= self._depth <= _DEEPEST or not np.array_equal(self._starts, _level_starts(self._depth)):
+            raise InvalidInputError(f"A tree of depth {self._depth} cannot have levels that begin at {self._starts}.")
+        if self._boxes.shape != (self._starts[-1], 2, self._rows.d, STRIP):
+            raise InvalidInputError(f"A tree of depth {self._depth} cannot have boxes {self._boxes.shape}.")
+        if not np.isposinf(self._boxes[0, 0, :, 1 << _root_bits(self._depth) :]).all():
+            raise InvalidInputError("The root has children that are not there.")
 
     def query(self, X: Array, n_neighbors: int) -> Neighbors:
         keys = new_keys(len(X), n_neighbors)
@@ -177,9 +187,12 @@ def _level_starts(depth: int) -> NDArray[np.int64]:
 
     The root's group has 2^(depth mod 4) members (sixteen if that is one), every other group sixteen.
     """
-    root = depth % _FANOUT_BITS or min(depth, _FANOUT_BITS)
-    groups = [1] + [1 << bits for bits in range(root, depth, _FANOUT_BITS)]
+    groups = [1] + [1 << bits for bits in range(_root_bits(depth), depth, _FANOUT_BITS)]
     return np.cumsum([0, *groups])
+
+
+def _root_bits(depth: int) -> int:
+    return depth % _FANOUT_BITS or min(depth, _FANOUT_BITS)
 
 
 def _make_boxes(rows: NDArray[np.float32], depth: int, starts: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -1,11 +1,11 @@
-"""Figures, drawn from results alone. They need matplotlib: pip install 'gpnn[plots]'."""
+"""The paper's figures of simulated limits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpnn.errors import MissingExtraError
+from gpnn.plots.figures import new_figure
 from gpnn.simulation.sweeps import METRICS, PARAMETERS
 from gpnn.theory import limits
 
@@ -60,12 +60,3 @@ def _simulation_panel(ax: Axes, rows: Sequence[dict], metric: str, name: str) ->
     ax.set(xscale="log", xlabel=f"${_SYMBOLS[name]}$", ylabel=_TITLES[metric], title=f"l = {first['lengthscale']:g}")
     if metric != "nll":
         ax.set_yscale("log")
-
-
-def new_figure() -> Figure:
-    """An empty figure that belongs to no window and leaves pyplot's state alone."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Figures need matplotlib. Install it with: pip install 'gpnn[plots]'") from error
-    return Figure(layout="constrained")

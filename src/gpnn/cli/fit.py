@@ -1,0 +1,57 @@
+"""gpnn fit: learn a column of a table from the others, and keep the model in a file."""
+
+import argparse
+from pathlib import Path
+
+from gpnn import GPnnRegressor
+from gpnn.cli import inspect
+from gpnn.cli.arguments import add_jobs, add_missing, check_folder, seed, whole_number
+from gpnn.kernels import KERNELS
+
+
+def add_to(commands) -> None:
+    parser = commands.add_parser(
+        "fit",
+        help="learn a column of a table from the others",
+        description="Learn a column of a table (.csv, .csv.gz, .tsv, .parquet, .feather or .npy) from the others. "
+        "Numbers are taken as they are; booleans, dates and categories are encoded by a rule that the model keeps.",
+    )
+    add = parser.add_argument
+    add("table", type=Path, help="the training rows")
+    add("--target", required=True, metavar="COLUMN", help="what to predict")
+    add("--out", required=True, type=Path, metavar="FILE", help="where the model goes, such as model.gpnn")
+    columns = parser.add_mutually_exclusive_group()
+    columns.add_argument("--features", nargs="+", metavar="COLUMN", help="learn from these only")
+    columns.add_argument("--ignore", nargs="+", metavar="COLUMN", help="learn from all but these")
+    add("--paper", action="store_true", help="the published recipe: exponential kernel, m = 400, one lengthscale")
+    add("--kernel", choices=["auto", *KERNELS], help="(default: chosen on held-out rows)")
+    add("--neighbors", type=whole_number(1), metavar="M", help="rows per prediction (default: chosen on held-out rows)")
+    add("--holdout", choices=["random", "patches"], help="patches: if new rows will lie in gaps between the old ones")
+    add("--max-levels", type=whole_number(1), default=20, metavar="N",
+        help="categories with more levels become mean targets (default: 20)")  # fmt: skip
+    add("--seed", type=seed, default=0, help="a whole number from 0 to 2³² − 1")
+    add_missing(parser)
+    add_jobs(parser)
+    add("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    from gpnn.tables import TableModel
+
+    check_folder(args.out)
+    asked = {"kernel": args.kernel, "n_neighbors": args.neighbors, "holdout": args.holdout}
+    settings = {name: value for name, value in asked.items() if value is not None}
+    recipe = GPnnRegressor.paper if args.paper else GPnnRegressor
+    regressor = recipe(**settings, n_jobs=args.jobs, random_state=args.seed, verbose=1)
+    model = TableModel.fit(
+        args.table,
+        args.target,
+        regressor=regressor,
+        features=args.features,
+        ignore=args.ignore,
+        missing=args.missing or "error",
+        max_levels=args.max_levels,
+    )
+    model.save(args.out)
+    inspect.show(args.out, args.json)

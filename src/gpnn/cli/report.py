@@ -1,0 +1,42 @@
+"""gpnn report: can this model be trusted? One HTML page, to look at rather than to read."""
+
+import argparse
+import json
+from pathlib import Path
+
+from gpnn import report
+from gpnn.cli.arguments import add_jobs, add_missing, check_folder
+from gpnn.diagnostics import diagnose
+from gpnn.errors import InvalidInputError
+
+
+def add_to(commands) -> None:
+    parser = commands.add_parser("report", help="one HTML page of charts, warnings and cures, from test rows")
+    add = parser.add_argument
+    add("model", type=Path, help="what gpnn fit wrote")
+    add("table", type=Path, help="test rows: other ones than those the model was fitted to")
+    add("--out", type=Path, default=Path("report.html"), help="the page (default: report.html)")
+    add_missing(parser)
+    add_jobs(parser)
+    add("--json", action="store_true", help="print all that was measured as JSON")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    from gpnn.tables import TableModel
+
+    check_folder(args.out)
+    model = TableModel.load(args.model)
+    model.regressor.set_params(n_jobs=args.jobs, verbose=1)
+    X, y = model.read_rows(args.table, args.missing)
+    if len(y) == 0:
+        raise InvalidInputError(f"{args.table} has no row with a known {model.target}. Give rows to test on.")
+    found = diagnose(model.regressor, X, y, target=model.target)
+    report.write(found, args.out)
+    if args.json:
+        print(json.dumps(found.as_dict()))
+        return
+    print(found.verdict.sentence)
+    for finding in found.findings:
+        print(f"{finding.severity}: {finding.title}. {finding.cure}")
+    print(f"charts: {args.out}")
