@@ -3,6 +3,7 @@
 import os
 import re
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import gpnn
@@ -12,13 +13,13 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 warnings.simplefilter("ignore", gpnn.GPnnWarning)
 
 project, author = "gpnn", "the gpnn developers"
+copyright = f"2026, {author}"
 version = release = gpnn.__version__
 html_title = f"gpnn {version}"
 
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
     "sphinx_copybutton",
 ]
@@ -56,18 +57,32 @@ sphinx_gallery_conf = {
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # signatures are long enough; docstrings say what each argument means
 autodoc_class_signature = "mixed"
-napoleon_google_docstring = False
-napoleon_use_ivar = True
 default_role = "code"
 
 
-def escape_markup(app, what, name, obj, options, lines: list[str]) -> None:
+def to_restructured_text(app, what, name, obj, options, lines: list[str]) -> None:
+    """Sections "Parameters" and "Attributes", each entry `names : what they mean`, become definition lists."""
+    text, in_section = [], False
+    for line, after in pairwise([*lines, ""]):
+        if set(after) == {"-"}:
+            text += [f".. rubric:: {line}", ""]
+            in_section = True
+        elif set(line) == {"-"}:
+            continue
+        elif in_section and (entry := re.fullmatch(r"(\S.*?) : (.+)", line)):
+            text += [", ".join(f"``{one}``" for one in entry[1].split(", ")), f"    {_escaped(entry[2])}"]
+        else:
+            in_section = in_section and bool(line)
+            text.append(_escaped(line))
+    lines[:] = text
+
+
+def _escaped(line: str) -> str:
     """`params_` and |x| in running text are markup to reStructuredText, but names and mathematics to us."""
-    for number, line in enumerate(lines):
-        parts = line.split("`")
-        parts[::2] = [re.sub(r"(?<=\w)_(?!\w)|\|", r"\\\g<0>", part) for part in parts[::2]]
-        lines[number] = "`".join(parts)
+    parts = line.split("`")
+    parts[::2] = [re.sub(r"(?<=\w)_(?!\w)|\|", r"\\\g<0>", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def setup(app) -> None:
-    app.connect("autodoc-process-docstring", escape_markup, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", to_restructured_text)
