@@ -29,18 +29,16 @@ def measured():
 
 
 def made_up(rng):
-    """Sources at random places and depths, flown over in north–south lines, in the same form."""
-    step = 0.03
-    longitude = np.repeat(np.arange(WEST, EAST, step), 600)
-    latitude = np.tile(np.linspace(SOUTH, NORTH, 600), len(longitude) // 600)
-    keep = (longitude < -4.5) | (np.repeat(np.arange(len(longitude) // 600), 600) % 3 == 0)  # sparser in the east
-    X = np.column_stack([longitude, latitude])[keep] + 0.002 * rng.normal(size=(keep.sum(), 2))
-    field = np.zeros(len(X))
+    """Sources at random places and depths, flown over in short north–south lines with levelling errors."""
+    column, along = (places.ravel() for places in np.meshgrid(np.arange(100), np.arange(300) / 50))
+    X = np.column_stack([WEST + (EAST - WEST) / 100 * column, SOUTH + (NORTH - SOUTH) / 6 * along])
+    line = 6 * column + along.astype(int)  # six flights to a column
+    field = 40 * rng.normal(size=600)[line] + 5 * rng.normal(size=len(line))
     for _ in range(120):
-        place, depth = rng.uniform([WEST, SOUTH], [EAST, NORTH]), rng.uniform(0.03, 0.3)
+        place, depth = rng.uniform([WEST, SOUTH], [EAST, NORTH]), rng.uniform(0.1, 0.4)
         r2 = ((X - place) ** 2 * [0.3, 1.0]).sum(axis=1) / depth**2
         field += rng.normal() * 400 * (1 - r2) / (1 + r2) ** 2.5
-    return X, field + 5 * rng.normal(size=len(X)), np.round((longitude[keep] - WEST) / step).astype(int)
+    return X + 0.002 * rng.normal(size=X.shape), field, line
 
 
 rng = np.random.default_rng(0)
@@ -90,5 +88,7 @@ for ax, title in zip(axes, titles, strict=True):
 axes[0].set_ylabel("latitude")
 figure.colorbar(map_mean, ax=axes[:2], label="total field anomaly, nT", shrink=0.75, pad=0.01,
                 ticks=[-1000, -100, 0, 100, 1000], format="%d")  # fmt: skip
-bar = figure.colorbar(map_std, ax=axes[2], label="nT", shrink=0.75, pad=0.02, ticks=[20, 30, 50, 100, 200], format="%d")
+bar = figure.colorbar(
+    map_std, ax=axes[2], label="nT", shrink=0.75, pad=0.02, ticks=[10, 20, 30, 50, 100, 200], format="%d"
+)
 bar.minorticks_off()
