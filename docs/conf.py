@@ -31,7 +31,7 @@ html_static_path = ["_static"]
 html_css_files = ["gpnn.css"]
 html_copy_source = False
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
