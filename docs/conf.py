@@ -45,6 +45,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "write_computation_times": False,
+    "min_reported_time": 3600,  # seconds; below, a page says nothing of the machine that built it
     "abort_on_example_error": True,
     "remove_config_comments": True,
     "within_subsection_order": "FileNameSortKey",
