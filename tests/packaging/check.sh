@@ -14,9 +14,9 @@ wheel=$(echo "$root"/dist/*.whl) sdist=$(echo "$root"/dist/*.tar.gz)
 "$python" -m venv "$work/fresh"
 install=("$work/fresh/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$root/constraints.txt")
 for package in "$wheel" "$sdist"; do
-  "$work/fresh/bin/python" -m pip uninstall --quiet --yes gpnn
   "${install[@]}" "$package" # what it depends on is kept from one to the other
   (cd "$work" && fresh/bin/gpnn --version && fresh/bin/python -W error -I "$root/tests/packaging/try_it.py")
   echo "$(basename "$package"): installs, imports, fits"
+  "$work/fresh/bin/python" -m pip uninstall --quiet --yes gpnn
 done
 "$python" "$root/tests/packaging/contents.py" "$wheel" "$sdist"
