@@ -1,11 +1,13 @@
 # make demo  a million rows, fitted and predicted          make test   lint, types and the whole test suite
-# make bench the speed benchmarks (an hour)                make clean  remove .venv
+# make lint  lint and types only                           make docs   the site, every example run → docs/_build/html
+# make bench the speed benchmarks (an hour)                make package  wheel and sdist → dist/, tried in clean environments
+# make clean remove what the others made
 # make paper-quick, make paper  the paper's tables and figures beside ours (ten minutes, hours); make reproduction draws
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench paper paper-quick reproduction clean
+.PHONY: demo test lint docs package bench paper paper-quick reproduction clean
 
 demo: .venv/installed
 	$(BIN)/gpnn demo
@@ -22,6 +24,12 @@ bench: .venv/installed-bench
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/scaling.py
 
+docs: .venv/installed-docs # -W: a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
+
+package: .venv/installed-package
+	tests/packaging/check.sh $(BIN)/python
+
 paper-quick: QUICK := --quick
 paper paper-quick: .venv/installed-paper # stopped, it continues where it was
 	-$(BIN)/python experiments/run.py real $(QUICK)
@@ -34,7 +42,7 @@ reproduction: .venv/installed-paper
 	$(BIN)/python experiments/render.py --docs
 
 clean: # compiled code too
-	rm -rf .venv
+	rm -rf .venv dist docs/_build docs/gallery
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/bin/python:
@@ -50,6 +58,14 @@ clean: # compiled code too
 
 .venv/installed-bench: .venv/installed
 	$(INSTALL) --editable '.[bench]'
+	@touch $@
+
+.venv/installed-docs: .venv/installed
+	$(INSTALL) --editable '.[docs]'
+	@touch $@
+
+.venv/installed-package: .venv/bin/python
+	$(INSTALL) build
 	@touch $@
 
 .venv/installed-paper: .venv/installed

@@ -1,10 +1,16 @@
+import contextlib
+import io
+import os
+import subprocess
+import sys
 import threading
+import types
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from gpnn._parallel import blocks, for_each_block, n_threads
+from gpnn._parallel import blocks, for_each_block, n_threads, progress_bar
 from gpnn.errors import InvalidInputError
 
 
@@ -65,3 +71,48 @@ def test_n_jobs():
     assert n_threads(3) == 3
     with pytest.raises(InvalidInputError, match="n_jobs"):
         n_threads(0)
+
+
+LOOPS = """
+from gpnn._parallel import for_each_block, progress_bar
+for_each_block(lambda part: None, 10, 1, 1, {name})
+with progress_bar(20, {name}) as bar:
+    for _ in range(2):
+        for_each_block(lambda part: None, 10, 1, 1, bar)
+    assert bar.disable or bar.n == 20
+"""
+
+
+def run_in_terminal(code: str) -> str:
+    """What a program writes to a terminal of 80 columns."""
+    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, 80))
+    written = b""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=slave, stdout=slave, stderr=slave):
+        os.close(slave)
+        with contextlib.suppress(OSError):  # how the terminal says that nobody writes to it any more
+            while chunk := os.read(master, 4096):
+                written += chunk
+    os.close(master)
+    return written.decode()
+
+
+def test_bars_in_a_terminal_and_nowhere_else():
+    shown = run_in_terminal(LOOPS.format(name="'search'"))
+    assert "search" in shown
+    assert "Traceback" not in shown
+    assert run_in_terminal(LOOPS.format(name=None)) == ""
+    piped = subprocess.run([sys.executable, "-c", LOOPS.format(name="'search'")], capture_output=True, check=True)
+    assert piped.stdout + piped.stderr == b""
+
+
+def test_bars_in_a_notebook(monkeypatch):
+    kernel = types.SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress_bar(3, "search") as bar:
+        bar.update()
+    assert "search" in sys.stderr.getvalue()
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: None))
+    assert progress_bar(3, "search").disable

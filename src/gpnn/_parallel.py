@@ -4,16 +4,22 @@ Compiled code releases the interpreter lock, so threads suffice; each block's re
 the numbers are the same whatever the number of threads. BLAS is held at one thread meanwhile.
 """
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import Event, Lock
 
 import joblib
 from threadpoolctl import threadpool_limits
-from tqdm.auto import tqdm
+from tqdm import TqdmWarning
 
 from gpnn.errors import InvalidInputError
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", TqdmWarning)  # in a notebook without ipywidgets bars are text, and that will do
+    from tqdm.auto import tqdm
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -31,21 +37,29 @@ def blocks(n: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def progress_bar(total: int | None, name: str | None) -> tqdm:
+def progress_bar(total: int | None, name: str | None, unit: str = "", initial: int = 0) -> tqdm:
     """A bar on stderr, in terminals and notebooks; without a name there is none, without a total only a count."""
-    # disable=None: tqdm stays silent where stderr is not a terminal
-    return tqdm(total=total, desc=name, disable=True if name is None else None, unit="", unit_scale=True, leave=False)
+    watched = (sys.stderr is not None and sys.stderr.isatty()) or _in_notebook()
+    hidden = name is None or not watched
+    return tqdm(total=total, desc=name, disable=hidden, unit=unit, initial=initial, unit_scale=True, leave=False)
+
+
+def _in_notebook() -> bool:
+    """Whether this is the kernel of a notebook, whose stderr is shown though it is no terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and "IPKernelApp" in shell.config
 
 
 def for_each_block(
-    work: Callable[[slice], object], n: int, size: int, n_jobs: int | None, progress: str | None = None
+    work: Callable[[slice], object], n: int, size: int, n_jobs: int | None, progress: str | tqdm | None = None
 ) -> None:
     """Call `work(block)` for every block of range(n).
 
-    `progress` names a bar. If a block fails, or on Ctrl-C, no further block is begun and the error is raised here.
+    `progress` names a bar, or is one that several loops share and their caller closes. If a block fails, or on Ctrl-C,
+    no further block is begun and the error is raised here.
     """
     todo, lock, failed = blocks(n, size), Lock(), Event()
-    bar = progress_bar(n, progress)
+    shown = nullcontext(progress) if isinstance(progress, tqdm) else progress_bar(n, progress)
 
     def worker():
         try:
@@ -62,7 +76,7 @@ def for_each_block(
             raise
 
     threads = min(n_threads(n_jobs), -(-n // size))
-    with bar, _one_blas_thread():
+    with shown as bar, _one_blas_thread():
         if threads <= 1:
             worker()
             return

@@ -21,7 +21,7 @@ from gpnn.kernels import get_kernel
 from gpnn.refinement import Probes, Searcher, predict, refine
 from gpnn.whitening import Whitener
 
-_SAMPLE = 40_000  # rows
+_SAMPLE, _SAMPLE_NUMBERS = 40_000, 4_000_000  # rows on which all are compared; fewer, to 10,000, if columns are many
 LARGER_SAMPLES = ((3_200_000, 3), (32_000_000, 1))
 """Numbers (rows times columns) of the samples on which the leading three, and then the winner, are refined further."""
 _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
@@ -58,8 +58,9 @@ class Sample:
 
     @classmethod
     def draw(cls, X: Array, y: Array, holdout: Holdout, rng: np.random.Generator, numbers: int = 0) -> Sample:
-        """Of X, y (n rows) in the user's units: 40,000 rows, or as many as make so many numbers if that is more."""
-        size = max(_SAMPLE, numbers // X.shape[1])
+        """Of X, y (n rows) in the user's units: the smallest sample, or as many rows as make so many numbers."""
+        d = X.shape[1]
+        size = max(min(_SAMPLE, max(_SAMPLE // 4, _SAMPLE_NUMBERS // d)), numbers // d)
         learn = holdout.learn[:size]
         if len(holdout.hidden):
             seen = np.setdiff1d(np.arange(len(X)), holdout.hidden, assume_unique=True)

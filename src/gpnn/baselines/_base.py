@@ -39,9 +39,11 @@ class WhitenedRegressor(DistributionRegressor):
         names = getattr(self, "feature_names_in_", None)
         self.whitener_ = Whitener.fit(X, y, self.whitening, names, self.n_jobs)
         rows = np.empty(X.shape, np.float32)
-        for_each_block(
-            lambda part: self.whitener_.transform(X[part], out=rows[part]), len(X), _WHITEN_ROWS, self.n_jobs
-        )
+
+        def whiten(part: slice) -> None:
+            self.whitener_.transform(X[part], out=rows[part])
+
+        for_each_block(whiten, len(X), _WHITEN_ROWS, self.n_jobs, self._bar("whiten"))
         self.params_ = self._learn(rows, self.whitener_.transform_y(y), rng)
         return self
 

@@ -16,8 +16,8 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.utils.nearest_neighbors import NNUtil
 from linear_operator.operators import DiagLinearOperator
 from linear_operator.utils.errors import NanError, NotPSDError
-from tqdm.auto import tqdm
 
+from gpnn._parallel import progress_bar
 from gpnn._types import Array, Hyperparameters
 from gpnn.errors import InvalidInputError
 
@@ -131,11 +131,7 @@ def _maximise_bound(gp: _GP, epoch: Callable[[], Iterator], model, n: int, steps
     gp.train()
     bound = gpytorch.mlls.VariationalELBO(gp.likelihood, gp, num_data=n)
     optimizer = torch.optim.Adam(gp.parameters(), lr=model.learning_rate)
-    hidden = None if model.verbose else True  # None: hidden where stderr is not a terminal
-    with (
-        tqdm(total=model.n_epochs * steps, desc="train", disable=hidden, unit="", unit_scale=True, leave=False) as bar,
-        warnings.catch_warnings(),
-    ):
+    with progress_bar(model.n_epochs * steps, "train" if model.verbose else None) as bar, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Negative variance")  # of f at an inducing point, by rounding; noise is added
         for _ in range(model.n_epochs):
             total = torch.zeros((), device=next(gp.parameters()).device)

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpnn._compiled.covariance import KERNEL_NUMBERS
 from gpnn._compiled.posterior import condition, factor_scratch, latent, query_scratch
+from gpnn._parallel import progress_bar
 from gpnn._types import Array, Hyperparameters, Prediction
 from gpnn.baselines._base import WhitenedRegressor
 from gpnn.errors import InvalidInputError
@@ -112,7 +113,9 @@ class ExactGP(WhitenedRegressor):
         params = self.params
         if params is None:
             params = estimate([X], [y], kernel, self.optimizer, self.n_jobs, self._bar("estimate")).params
-        self.posterior_ = Posterior.of(X, y, kernel, params)
+        with progress_bar(1, self._bar("factor")) as bar:  # one step, but n³/3 operations long
+            self.posterior_ = Posterior.of(X, y, kernel, params)
+            bar.update()
         return params
 
     def _predict_whitened(self, X_star: Array) -> tuple[Prediction, float]:

@@ -14,9 +14,8 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from tqdm.auto import tqdm
-
 from gpnn._files import full_disk_explained, sha256, whole_or_nothing
+from gpnn._parallel import progress_bar
 from gpnn.errors import FileError
 
 try:
@@ -103,12 +102,7 @@ def _transfer(url: str, part: Path) -> None:
             _keep_version(version, response.headers)
         length = response.headers.get("Content-Length")
         total = begun + int(length) if length is not None else None
-        with (
-            open(part, "ab") as file,
-            tqdm(
-                initial=begun, total=total, desc=part.stem, disable=None, unit="B", unit_scale=True, leave=False
-            ) as bar,
-        ):
+        with open(part, "ab") as file, progress_bar(total, part.stem, "B", begun) as bar:
             while chunk := response.read(_CHUNK):
                 file.write(chunk)
                 bar.update(len(chunk))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpnn._compiled import jit
 from gpnn._compiled.vectors import fma, like, load16, store, where_less
-from gpnn._parallel import for_each_block
+from gpnn._parallel import for_each_block, progress_bar
 from gpnn._types import Array, Neighbors
 from gpnn.errors import InvalidInputError
 from gpnn.neighbors.cells import STRIP, Rows, StoredIndex, fill_rest, new_keys, row_numbers, scan, sorted_neighbors
@@ -51,8 +51,10 @@ class IVF(StoredIndex):
         n = len(rows)
         rng = np.random.default_rng(random_state)
         n_cells = max(1, min(self.n_cells or min(8192, int(2 * np.sqrt(n))), n // 16))
-        centres = _k_means(rows, n_cells, rng, n_jobs, progress)
-        cell_of_row = _nearest_centre(rows, centres, n_jobs, progress)
+        n_sample = min(n, _SAMPLE_PER_CELL * n_cells)
+        with progress_bar(_ROUNDS * n_sample + n, progress) as bar:
+            centres = _k_means(rows, n_sample, n_cells, rng, n_jobs, bar)
+            cell_of_row = _nearest_centre(rows, centres, n_jobs, bar)
         order = row_numbers(n)[np.argsort(cell_of_row, kind="stable")]
         starts = np.concatenate([[0], np.cumsum(np.bincount(cell_of_row, minlength=n_cells))])
         del cell_of_row
@@ -61,7 +63,7 @@ class IVF(StoredIndex):
         index = copy.copy(self)
         index.order, index._starts = order, starts
         index._rows, index._centres = Rows.pack(rows), Rows.pack(centres)
-        index.n_probed = index._cells_needed(probes, n_neighbors, n_jobs)
+        index.n_probed = index._cells_needed(probes, n_neighbors, n_jobs, progress)
         return index
 
     def check(self) -> None:
@@ -87,7 +89,7 @@ class IVF(StoredIndex):
         index._centres = self._centres.stretched(factors)
         return index
 
-    def _cells_needed(self, probes, n_neighbors, n_jobs) -> int:
+    def _cells_needed(self, probes, n_neighbors, n_jobs, progress) -> int:
         """How many of the nearest cells hold `recall` of the true neighbours of the probes, and enough rows for all."""
         if self.exact:
             return len(self._starts) - 1
@@ -103,19 +105,19 @@ class IVF(StoredIndex):
             np.put_along_axis(position, nearest_first, np.arange(n_cells)[None], axis=1)
             ranks[part] = np.take_along_axis(position, cell, axis=1)
 
-        for_each_block(rank, len(probes), 16, n_jobs)
+        for_each_block(rank, len(probes), 16, n_jobs, progress)
         needed = int(np.quantile(ranks, self.recall, method="higher")) + 1
         # However the cells fall, those looked into must hold n_neighbors rows.
         smallest_first = np.cumsum(np.sort(np.diff(self._starts)))
         return min(n_cells, max(needed, int(np.searchsorted(smallest_first, n_neighbors)) + 1))
 
 
-def _k_means(rows, n_cells, rng, n_jobs, progress) -> NDArray[np.float32]:
+def _k_means(rows, n_sample, n_cells, rng, n_jobs, bar) -> NDArray[np.float32]:
     """Lloyd's rounds on a sample, from random rows."""
-    sample = rows[np.sort(rng.choice(len(rows), min(len(rows), _SAMPLE_PER_CELL * n_cells), replace=False))]
+    sample = rows[np.sort(rng.choice(len(rows), n_sample, replace=False))]
     centres = sample[np.sort(rng.choice(len(sample), n_cells, replace=False))].copy()
     for _ in range(_ROUNDS):
-        cell = _nearest_centre(sample, centres, n_jobs, progress)
+        cell = _nearest_centre(sample, centres, n_jobs, bar)
         counts = np.bincount(cell, minlength=n_cells)
         sums = np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in sample.T], axis=1)
         filled = counts > 0
@@ -125,13 +127,13 @@ def _k_means(rows, n_cells, rng, n_jobs, progress) -> NDArray[np.float32]:
     return centres
 
 
-def _nearest_centre(rows, centres, n_jobs, progress) -> NDArray[np.int32]:
+def _nearest_centre(rows, centres, n_jobs, bar) -> NDArray[np.int32]:
     out = np.empty(len(rows), np.int32)
     n_cells, d = centres.shape
     packed = Rows.allocate(n_cells, d, padding=_NOWHERE)
     packed[:] = centres
     strips = Rows.pack(packed).strips[: -(-n_cells // STRIP)].reshape(-1)
-    for_each_block(lambda part: _assign(strips, rows[part], out[part]), len(rows), _BLOCK, n_jobs, progress)
+    for_each_block(lambda part: _assign(strips, rows[part], out[part]), len(rows), _BLOCK, n_jobs, bar)
     return out
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpnn._compiled import inline, jit
 from gpnn._compiled.vectors import fma, like, load16, mask_below, maximum, store, trailing_zeros
-from gpnn._parallel import for_each_block, n_threads
+from gpnn._parallel import for_each_block, n_threads, progress_bar
 from gpnn._types import Array, Neighbors
 from gpnn.errors import InvalidInputError
 from gpnn.neighbors.cells import (
@@ -65,10 +65,14 @@ class KDTree(StoredIndex):
         depth = max(0, int(np.log2(max(1, n / _LEAF))))
         order = row_numbers(n)
         shared = min(depth, int(np.ceil(np.log2(n_threads(n_jobs)))) + 2)  # then one subtree after another per thread
-        _split(rows, order, depth, 0, shared, 0)
-        for_each_block(
-            lambda part: _split(rows, order, depth, shared, depth, part.start), 2**shared, 1, n_jobs, progress
-        )
+        with progress_bar(shared + 2**shared, progress) as bar:
+            for level in range(shared):
+                for part in range(2**level):
+                    _split(rows, order, depth, level, level + 1, part)
+                bar.update()
+            for_each_block(
+                lambda part: _split(rows, order, depth, shared, depth, part.start), 2**shared, 1, n_jobs, bar
+            )
         starts = _level_starts(depth)
         boxes = _make_boxes(rows, depth, starts)
 
