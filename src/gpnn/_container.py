@@ -21,6 +21,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -40,7 +41,7 @@ _FIXED = struct.Struct("<8sIIQ")
 _HEADER_AT = _FIXED.size + hashlib.sha256().digest_size
 _ALIGNMENT = 64
 _BLOCK = 2**22
-_LONGEST_HEADER = 2**26
+_LONGEST_HEADER = 2**24
 _MOST_AXES = 8
 
 
@@ -207,7 +208,8 @@ def _checksums(arrays: dict[str, NDArray], progress: str | None = None) -> dict[
         for name, k, part in todo[some]:
             sums[name][k] = zlib.crc32(part)
 
-    for_each_block(add_up, len(todo), 1, None, progress)
+    n_jobs = None if sum(array.nbytes for array in arrays.values()) > 4 * _BLOCK else 1  # threads take time to begin
+    for_each_block(add_up, len(todo), 1, n_jobs, progress)
     return sums
 
 
@@ -227,8 +229,8 @@ def _aligned(position: int) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name last; on systems where a folder cannot be opened it does so by itself."""
-    if os.name == "posix":
+    """Make the new name last, where folders can be opened; elsewhere the system sees to it."""
+    with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

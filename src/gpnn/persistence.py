@@ -27,7 +27,7 @@ from gpnn import _container
 from gpnn._types import Array, Hyperparameters
 from gpnn._validation import check_settings
 from gpnn.calibration import LocalFactors
-from gpnn.errors import FileError, GPnnWarning, InvalidInputError
+from gpnn.errors import FileError, GPnnWarning, InvalidInputError, listed
 from gpnn.means import Constant, Linear
 from gpnn.neighbors import IVF, Flat, KDTree, NeighborIndex
 from gpnn.neighbors.cells import Rows, StoredIndex
@@ -53,6 +53,8 @@ _LEARNED: dict[str, Any] = {
 """Without these there is no prediction. What else `fit` leaves is kept too, as it is."""
 
 _DEEPEST = 50
+_UNUSABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What decoding raises where a header, though unharmed, is not one that `write` makes."""
 
 
 class Stored(NamedTuple):
@@ -71,11 +73,15 @@ def write(path: str | os.PathLike, regressor: GPnnRegressor, schema: dict | None
             "joblib.dump or skops.io.dump."
         )
     arrays: dict[str, NDArray] = {}
-    settings, learned = _settings(regressor, arrays), {}
-    for name, value in vars(regressor).items():
-        if name not in regressor.get_params(deep=False):
-            learned[name] = _encode(value, name, arrays)
+    learned = {name: _encode(value, name, arrays) for name, value in vars(regressor).items() if _is_learned(name)}
+    settings = _settings(regressor, arrays)
     content = {"gpnn": gpnn.__version__, "settings": settings, "learned": learned, "schema": _plain(schema)}
+    try:
+        _restored(content, arrays)  # what could not be read is not written
+    except _UNUSABLE as error:
+        raise InvalidInputError(
+            f"The model cannot be kept in a model file: {error}. Was it changed by hand?"
+        ) from error
     _container.write(Path(path), content, arrays, "save" if regressor.verbose else None)
 
 
@@ -88,11 +94,8 @@ def read(path: str | os.PathLike, verify: bool = True) -> Stored:
     path = Path(path)
     content, arrays = _container.read(path, verify)
     try:
-        settings, learned = (
-            {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
-        )
-        return Stored(_restored(settings, learned), content["schema"])
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        return Stored(_restored(content, arrays), content["schema"])
+    except _UNUSABLE as error:
         raise FileError(
             f"{path} holds no model that gpnn {gpnn.__version__} can use ({error}); it was written by gpnn "
             f"{content.get('gpnn')!r:.40}. Check whether that is a newer version and install it, or fit and save again."
@@ -113,7 +116,7 @@ def describe(path: str | os.PathLike) -> dict:
             "format": _container.VERSION, "gpnn": content["gpnn"], "bytes": header.length, "settings": settings,
             "learned": learned, "arrays": table, "schema": content["schema"],
         }  # fmt: skip
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except _UNUSABLE as error:
         raise _container.damaged(path, f"its header lacks what belongs there ({error})") from error
 
 
@@ -170,8 +173,9 @@ def _encode_array(array: NDArray, place: str, arrays: dict[str, NDArray]) -> dic
     stored = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     if stored.dtype.str not in _container.DTYPES:
         raise _not_ours(array, place)
-    arrays[place] = stored
-    return {"type": "array", "value": place}
+    name = place if place not in arrays else f"{place} ({len(arrays)})"  # keys may have dots in them
+    arrays[name] = stored
+    return {"type": "array", "value": name}
 
 
 def _not_ours(value, place: str) -> InvalidInputError:
@@ -202,7 +206,8 @@ def _decode(node, arrays: dict[str, NDArray], depth: int = 0):
         return [_decode(item, arrays, depth + 1) for item in node]
     kind, value = node["type"], node["value"]
     if kind == "array":
-        return arrays[value][()]  # of no dimension: a number
+        array = arrays[value]
+        return array if array.ndim else array[()]
     if kind == "float" and value in ("inf", "-inf", "nan"):
         return float(value)
     if kind == "texts":
@@ -224,18 +229,24 @@ def _made(cls: type, fields: dict):
     return made
 
 
-def _restored(settings: dict, learned: dict) -> GPnnRegressor:
+def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
+    settings, learned = (
+        {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
+    )
     model = GPnnRegressor(**settings)
     check_settings(model)
-    for name in learned:
-        if not (name.isidentifier() and (name[0] == "_" or name[-1] == "_")) or hasattr(GPnnRegressor, name):
-            raise ValueError(f"{name:.40} is not something that fit leaves")
-    for name in _LEARNED.keys() - learned.keys():
-        raise ValueError(f"there is no {name}")
+    wrong, missing = [name for name in learned if not _is_learned(name)], sorted(_LEARNED.keys() - learned.keys())
+    if wrong or missing:
+        raise ValueError(f"what fit leaves is without {listed(missing)}" if missing else f"{wrong[0]:.40} is unknown")
     _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED)
     model.__dict__.update(learned)
     _check_sizes(model)
     return model
+
+
+def _is_learned(name: str) -> bool:
+    """Whether an attribute may be something that `fit` left: named like it, and no part of the class."""
+    return name.isidentifier() and (name[0] == "_" or name[-1] == "_") and not hasattr(GPnnRegressor, name)
 
 
 def _check_types(owner: str, fields: dict, hints: dict) -> None:
