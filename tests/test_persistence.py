@@ -415,7 +415,7 @@ def test_bytes_changed_added_removed_or_moved_are_noticed(small, tmp_path):
         return content[:at] + bytes([content[at] ^ 1 << int(rng.integers(8))]) + content[at + 1 :]
 
     def cases():
-        for at in [*range(HEADER_AT + 8), *rng.integers(size, size=2000).tolist()]:
+        for at in [*range(HEADER_AT + 8), *rng.integers(size, size=1500).tolist()]:
             yield flip(at)
         for end in [*range(100), *rng.integers(size, size=300).tolist(), size - 1]:
             yield content[:end]
@@ -441,7 +441,7 @@ def test_bytes_changed_added_removed_or_moved_are_noticed(small, tmp_path):
         path.write_bytes(case)
         with pytest.raises(FileError, match=r"damaged|not a gpnn|version"):
             persistence.read(path)
-    assert n_cases > 3000
+    assert n_cases > 2500
 
 
 HOSTILE = [
@@ -484,7 +484,7 @@ def test_hostile_headers_do_no_harm(small, data, tmp_path):
     content, rng, path = small[1], np.random.default_rng(2), tmp_path / "model.gpnn"
     everywhere = [place for place in places(json.loads(header_of(content))) if place]
     loaded = 0
-    for case in range(2500):
+    for case in range(2000):
         place = everywhere[case % len(everywhere)]
         value = HOSTILE[rng.integers(len(HOSTILE))]
 
@@ -501,7 +501,7 @@ def test_hostile_headers_do_no_harm(small, data, tmp_path):
 
         path.write_bytes(with_header(content, change))
         loaded += survives(path, data[2][:3], verify=False)
-    assert 100 < loaded < 1500  # harmless changes, as of a report or a setting, are no error
+    assert 100 < loaded < 1200  # harmless changes, as of a report or a setting, are no error
 
 
 @pytest.mark.parametrize(
@@ -528,6 +528,8 @@ def test_hostile_headers_do_no_harm(small, data, tmp_path):
         (("arrays", "_y", "shape"), [2**61]),
         (("arrays", "_y", "shape"), [-600]),
         (("arrays", "_y", "shape"), [0, 2**62]),
+        (("arrays", "shape_.residuals", "shape"), [0, 10**30]),
+        (("learned", "os_"), {"type": "os.system", "value": {"command": "exit"}}),
         (("arrays", "_y", "crc32"), []),
         (("arrays", "more"), {"dtype": "<f8", "shape": [1], "offset": 0, "crc32": [0]}),
     ],

@@ -15,6 +15,7 @@ import numbers
 import os
 import types
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -53,8 +54,6 @@ _LEARNED: dict[str, Any] = {
 """Without these there is no prediction. What else `fit` leaves is kept too, as it is."""
 
 _DEEPEST = 50
-_UNUSABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What decoding raises where a header, though unharmed, is not one that `write` makes."""
 
 
 class Stored(NamedTuple):
@@ -78,7 +77,7 @@ def write(path: str | os.PathLike, regressor: GPnnRegressor, schema: dict | None
     content = {"gpnn": gpnn.__version__, "settings": settings, "learned": learned, "schema": _plain(schema)}
     try:
         _restored(content, arrays)  # what could not be read is not written
-    except _UNUSABLE as error:
+    except _container.MALFORMED as error:
         raise InvalidInputError(
             f"The model cannot be kept in a model file: {error}. Was it changed by hand?"
         ) from error
@@ -95,7 +94,7 @@ def read(path: str | os.PathLike, verify: bool = True) -> Stored:
     content, arrays = _container.read(path, verify)
     try:
         return Stored(_restored(content, arrays), content["schema"])
-    except _UNUSABLE as error:
+    except _container.MALFORMED as error:
         raise FileError(
             f"{path} holds no model that gpnn {gpnn.__version__} can use ({error}); it was written by gpnn "
             f"{content.get('gpnn')!r:.40}. Check whether that is a newer version and install it, or fit and save again."
@@ -116,7 +115,7 @@ def describe(path: str | os.PathLike) -> dict:
             "format": _container.VERSION, "gpnn": content["gpnn"], "bytes": header.length, "settings": settings,
             "learned": learned, "arrays": table, "schema": content["schema"],
         }  # fmt: skip
-    except _UNUSABLE as error:
+    except _container.MALFORMED as error:
         raise _container.damaged(path, f"its header lacks what belongs there ({error})") from error
 
 
@@ -190,7 +189,7 @@ def _not_ours(value, place: str) -> InvalidInputError:
 def _plain(schema: dict | None) -> dict | None:
     try:
         return json.loads(json.dumps(schema, allow_nan=False))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"The schema must be plain JSON, finite numbers only: {error}.") from error
 
 
@@ -214,19 +213,27 @@ def _decode(node, arrays: dict[str, NDArray], depth: int = 0):
         return np.array([str(text) for text in value], dtype=object)
     if kind == "tuple":
         return tuple(_decode(item, arrays, depth + 1) for item in value)
+    if kind != "dict" and kind not in _CLASSES:
+        raise ValueError(f"{kind!r:.40} is no class of gpnn")
     fields = {name: _decode(field, arrays, depth + 1) for name, field in value.items()}
     return fields if kind == "dict" else _made(_CLASSES[kind], fields)
 
 
 def _made(cls: type, fields: dict):
     """An object of one of our classes: made by its constructor, then given what that does not take."""
-    arguments = get_type_hints(cls.__init__)  # type: ignore[misc]
-    _check_types(cls.__name__, fields, get_type_hints(cls) | arguments)
+    arguments, attributes = _annotations(cls)
+    _check_types(cls.__name__, fields, attributes | arguments)
     made = cls(**{name: value for name, value in fields.items() if name in arguments})
     made.__dict__.update({name: value for name, value in fields.items() if name not in arguments})
     if isinstance(made, Rows) or (isinstance(made, StoredIndex) and "_rows" in fields):
         made.check()
     return made
+
+
+@cache
+def _annotations(cls: type) -> tuple[dict, dict]:
+    """Of a class's constructor, and of its body and those it comes from."""
+    return get_type_hints(cls.__init__), get_type_hints(cls)  # type: ignore[misc]
 
 
 def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
