@@ -252,8 +252,9 @@ def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
 
 
 def _is_learned(name: str) -> bool:
-    """Whether an attribute may be something that `fit` left: named like it, and no part of the class."""
-    return name.isidentifier() and (name[0] == "_" or name[-1] == "_") and not hasattr(GPnnRegressor, name)
+    """Whether an attribute may be something that `fit` left: named like it, and no method nor property of the class."""
+    like_it = name.isidentifier() and (name[0] == "_" or name[-1] == "_") and not name.startswith("__")
+    return like_it and not hasattr(inspect.getattr_static(GPnnRegressor, name, None), "__get__")
 
 
 def _check_types(owner: str, fields: dict, hints: dict) -> None:
