@@ -8,8 +8,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 
-from gpnn import GPnnRegressor, GPnnWarning, InvalidInputError, metrics
-from gpnn.calibration import fit_floor, fit_local, interval
+from gpnn import GPnnRegressor, GPnnWarning, InvalidInputError, Prediction, metrics
+from gpnn.calibration import fit_calibration, interval
 from gpnn.solvers.cpu import solve, solve_path
 
 
@@ -195,28 +195,41 @@ def test_interval_of_alpha_is_wide_for_heavy_tails(rng):
     assert low < 1 < high
 
 
-def test_a_floor_where_tiny_variances_are_wrong_and_none_where_all_is_well(rng):
-    variance = np.where(rng.uniform(size=5000) < 0.1, 1e-4, 1.0)
-    right = variance * rng.standard_normal(5000) ** 2
-    assert fit_floor(right, variance) < 1e-3
-    wrong = right.copy()
-    wrong[(variance < 1) & (rng.uniform(size=5000) < 0.05)] = 1.0
-    assert fit_floor(wrong, variance) > 1e-3
+def right_laws(rng, n=5000, m=20):
+    """Laws that are right: variances, targets drawn from them, and innovations as θ̂ says."""
+    variance = rng.uniform(0.5, 2.0, n)
+    y = np.sqrt(variance) * rng.standard_normal(n)
+    return y, Prediction(np.zeros(n), variance), rng.standard_normal((n, m)) ** 2
 
 
-def test_local_factors_average_one_and_are_bounded(rng):
-    X = rng.uniform(size=(4000, 2)).astype(np.float32)
-    scale = np.where(X[:, 0] > 0.5, 4.0, 0.25)
-    z = scale * rng.standard_normal(4000) ** 2
-    z /= z.mean()
-    local, factors = fit_local(X, z)
-    assert np.mean(z / factors) == pytest.approx(1)
-    low, high = local(np.array([[0.1, 0.5], [0.9, 0.5]]))
-    assert high / low == pytest.approx(16, rel=0.5)
-    assert 0 < local(np.array([[1e6, -1e6]]))[0] < z.max()
-    same, ones = fit_local(X, np.full(4000, 1.0))
-    assert same is None
-    assert (ones == 1).all()
+def test_right_laws_are_left_alone(rng):
+    found = fit_calibration(*right_laws(rng))
+    assert found.scale is None
+    assert found.floor == 0
+    assert found.alpha == pytest.approx(1, abs=0.06)
+
+
+def test_a_floor_where_tiny_variances_are_wrong(rng):
+    y, law, innovations = right_laws(rng)
+    sure = rng.uniform(size=5000) < 0.1
+    law = Prediction(law.mean, np.where(sure, 1e-4, law.variance))
+    y = np.where(sure & (rng.uniform(size=5000) < 0.05), 1.0, np.where(sure, 0.01 * y, y))
+    found = fit_calibration(y, law, innovations)
+    assert found.floor > 1e-3
+    assert metrics.calibration(y, found(law, innovations)) == pytest.approx(1)
+
+
+def test_variances_follow_the_roughness_of_the_neighbourhood_and_are_bounded(rng):
+    y, law, innovations = right_laws(rng)
+    rough = np.where(rng.uniform(size=5000) > 0.5, 4.0, 0.25)
+    y, innovations = np.sqrt(rough) * y, rough[:, None] * innovations
+    found = fit_calibration(y, law, innovations)
+    calibrated = found(law, innovations)
+    assert metrics.calibration(y, calibrated) == pytest.approx(1)
+    factors = calibrated.variance / law.variance
+    assert factors[rough > 1].mean() / factors[rough < 1].mean() == pytest.approx(16, rel=0.3)
+    smooth = found(Prediction(np.zeros(1), np.ones(1)), np.zeros((1, 20)))  # neighbours that lie on a plane
+    assert smooth.variance[0] == pytest.approx(found.alpha * found.scale.share + found.floor)
 
 
 def test_metrics_and_evaluate_agree(fitted, data):

@@ -7,7 +7,7 @@ from gpnn import Hyperparameters
 from gpnn._compiled.covariance import KERNEL_NUMBERS
 from gpnn._compiled.likelihood import predictive_likelihood, predictive_likelihoods, scratch
 from gpnn.kernels import KERNELS, get_kernel
-from gpnn.refinement import Probes, predict, refine, search
+from gpnn.refinement import Probes, Searcher, predict, refine
 from gpnn.solvers import reference
 
 
@@ -16,13 +16,14 @@ from gpnn.solvers import reference
 def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_right(kernel, s, d, rng):
     X, y = rng.normal(size=(s, d)), rng.normal(size=s)
     theta = np.concatenate([rng.uniform(0.5, 2, d), [1.3, 0.2]])
-    work, outcome = scratch(s, d), np.empty(2)
+    work, outcome, innovations = scratch(s, d), np.empty(2), np.empty(s - 1)
 
     def value(theta):
         gradient = np.empty(d + 2)
         loss = predictive_likelihood(
-            KERNEL_NUMBERS[kernel], X, y, theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcome
-        )
+            KERNEL_NUMBERS[kernel], X, y, theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcome,
+            innovations,
+        )  # fmt: skip
         return loss, gradient
 
     loss, gradient = value(theta)
@@ -30,6 +31,7 @@ def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_r
     law = reference.solve(X[-1:], X[None, :-1], y[None, :-1], get_kernel(kernel), params)
     error, variance = y[-1] - law.mean[0], law.variance[0]
     np.testing.assert_allclose(outcome, [error, variance], rtol=1e-10)
+    np.testing.assert_allclose(innovations, law.innovations[0], rtol=1e-8)
     assert loss == pytest.approx(0.5 * (np.log(2 * np.pi * variance) + error**2 / variance), rel=1e-10)
     numerical = [(value(theta + h)[0] - value(theta - h)[0]) / 2e-6 for h in 1e-6 * np.eye(d + 2)]
     np.testing.assert_allclose(gradient, numerical, atol=1e-7)
@@ -37,11 +39,11 @@ def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_r
 
 def test_singular_queries_are_passed_over(rng):
     rows = np.zeros((3, 2), np.float32)
-    gradient, outcomes = np.empty(4), np.empty((2, 2))
+    gradient, outcomes, innovations = np.empty(4), np.empty((2, 2)), np.empty((2, 2))
     X_star = np.array([[0.0, 0.0], [1.0, 1.0]], np.float32)
     total, count = predictive_likelihoods(
         0, X_star, np.zeros(2), rows, np.zeros(3), np.array([[0, 1], [2, 2]]), np.ones(2), 1.0, 0.0,
-        *scratch(3, 2), gradient, outcomes,
+        *scratch(3, 2), gradient, outcomes, innovations,
     )  # fmt: skip
     assert count == 0
     assert total == 0
@@ -54,12 +56,14 @@ def probes_of(X, y, numbers):
 def test_a_row_is_never_its_own_neighbour(rng):
     X = rng.normal(size=(300, 3)).astype(np.float32)
     numbers = rng.permutation(300)[:50]
-    found = search(X, probes_of(X, np.zeros(300), numbers), np.array([1.0, 0.1, 10.0]), 12, 0, 1)
-    Z = X / np.array([1.0, 0.1, 10.0], np.float32)
-    for number, neighbors in zip(numbers, found, strict=True):
-        assert number not in neighbors
-        nearest = np.argsort(np.linalg.norm(Z - Z[number], axis=1))[1:13]
-        assert set(neighbors) == set(nearest)
+    searcher = Searcher(X, seed=0, n_jobs=1)
+    for lengthscale in ([1.0, 0.1, 10.0], [2.0, 0.3, 20.0], [3.0, 0.3, 10.0]):  # built, stretched, stretched again
+        found = searcher(probes_of(X, np.zeros(300), numbers), np.array(lengthscale), 12)
+        Z = X / np.array(lengthscale, np.float32)
+        for number, neighbors in zip(numbers, found, strict=True):
+            assert number not in neighbors
+            nearest = np.argsort(np.linalg.norm(Z - Z[number], axis=1))[1:13]
+            assert set(neighbors) == set(nearest)
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +78,14 @@ def test_refinement_finds_which_columns_matter(relevant_and_not):
     X, y = relevant_and_not
     learn, judge = (probes_of(X, y, numbers) for numbers in (np.arange(500, 3000), np.arange(500)))
     start = Hyperparameters(1.0, 1.0, 0.1)
-    refined = refine(X, y, learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0), n_jobs=1)
+    searcher = Searcher(X, seed=0, n_jobs=1)
+    refined = refine(searcher, y, learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0))
     assert refined.lengthscale[0] < 0.3 * refined.lengthscale[1]
     assert refined.lengthscale[1] < 0.5 * refined.lengthscale[2:].min()
-    before, after = (predict(X, y, judge, get_kernel("matern32"), params, 1) for params in (start, refined))
-    errors = [np.sqrt(np.mean((judge.y - law.mean) ** 2)) for law in (before, after)]
+    outcomes = [predict(searcher, y, judge, get_kernel("matern32"), params) for params in (start, refined)]
+    errors = [np.sqrt(np.mean((judge.y - law.mean) ** 2)) for law, _ in outcomes]
     assert errors[1] < 0.3 * errors[0]
     assert errors[1] < 0.08  # the noise is 0.05
-    again = refine(X, y, learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0), n_jobs=2)
+    again = Searcher(X, seed=0, n_jobs=2)
+    again = refine(again, y, learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0))
     assert again == refined

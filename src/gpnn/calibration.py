@@ -7,22 +7,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpnn import metrics
-from gpnn._parallel import for_each_block
 from gpnn._types import Array, Prediction
 from gpnn.errors import InvalidInputError
-from gpnn.neighbors import NeighborIndex, make_index, nearest_others
 
-_NEIGHBORS = (25, 50, 100, 200, 400)  # k from which α(x) may be made
-_WEIGHTS = (5.0, 10.0, 30.0)  # rows' worth of the global α mixed into it
+_NEIGHBORS = (8, 16, 24, 32, 48, 64, 100, 200)  # k from which α(x) may be made, and all of them
+_SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of the global α in it
+_FLOORS = np.geomspace(1e-3, 3, 11)  # relative to the median variance
+_SURPRISED = 0.005
+"""One row in two hundred is taken to err like any other, however sure its neighbours are: held-out rows may have been
+lucky, and a variance that is far too small costs more than one that is somewhat too large."""
 _WORTH_IT = 0.005  # nats; less is noise
-_QUERIES = 256
 
 
 def variance_factor(y: Array, prediction: Prediction) -> float:
     """α = mean of (y* − μ*)²/σ*² over rows that were not used to make the prediction (Alg. 2, step 2)."""
     if len(prediction) == 0:
         raise InvalidInputError("Calibration needs at least one held-out row; got none.")
-    alpha = metrics.calibration(y, prediction)
+    return _checked(metrics.calibration(y, prediction))
+
+
+def _checked(alpha: float) -> float:
     if not (np.isfinite(alpha) and alpha > 0):
         raise InvalidInputError(
             f"Calibration gave α = {alpha}: every held-out row was predicted exactly, or a variance is zero. "
@@ -36,20 +40,68 @@ def calibrate(prediction: Prediction, alpha: float | Array) -> Prediction:
     return replace(prediction, variance=alpha * prediction.variance)
 
 
-def fit_floor(squared_errors: Array, variance: Array) -> float:
-    """c ≥ 0 such that α(σ*² + c), with its own α, has the lowest NLL on held-out rows.
+@dataclass(frozen=True)
+class LocalScale:
+    """How much rougher or noisier the data are around a query than θ̂ says: α(x)/α, from the neighbours' innovations.
+
+    The mean innovation of the k nearest rows, mixed with a share of what is typical: never below that share, and never
+    above what neighbours really did, also far from all data. The first neighbour is left out: its innovation says how
+    high y is, not how rough.
+    """
+
+    n_neighbors: int
+    share: float
+    typical: float
+
+    def __call__(self, innovations: Array) -> Array:
+        local = _roughness(innovations, self.n_neighbors)
+        return (1 - self.share) * local / self.typical + self.share
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Variances α(α(x)/α · σ*² + c): Algorithm 2, told where the data are rough, with a floor under every variance.
 
     A prediction next to a repeated row claims hardly any variance; a few of those that are wrong would drive α up for
-    all rows. A floor under the variances answers for them instead.
+    all rows. The floor answers for them instead.
     """
-    middle = float(np.median(variance))
-    floors = np.concatenate([[0.0], middle * np.geomspace(1e-4, 3, 31)])
-    losses = []
-    for c in floors:
-        with_floor = variance + c
-        losses.append(np.mean(np.log(with_floor)) + np.log(np.mean(squared_errors / with_floor)))
-    best = int(np.argmin(losses))
-    return float(floors[best]) if losses[best] < losses[0] - 2 * _WORTH_IT else 0.0
+
+    alpha: float = 1.0
+    floor: float = 0.0
+    """αc."""
+    scale: LocalScale | None = None
+
+    def __call__(self, law: Prediction, innovations: Array) -> Prediction:
+        factors = 1.0 if self.scale is None else self.scale(innovations)
+        return replace(law, variance=self.alpha * factors * law.variance + self.floor)
+
+
+def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibration:
+    """The one that gives held-out rows the lowest NLL; what does not help by more than noise stays out."""
+    squared_errors = (y - law.mean) ** 2
+    surprised = _SURPRISED * float(np.mean(squared_errors))
+    m = innovations.shape[1]
+    scales: list[LocalScale | None] = [None]
+    for k in [k for k in _NEIGHBORS if k < m] + [m] * (m > 1):
+        typical = float(np.mean(_roughness(innovations, k)))
+        scales += [LocalScale(k, share, typical) for share in _SHARES] * (typical > 0)
+    best, best_loss = Calibration(), np.inf
+    for scale in scales:
+        variance = law.variance if scale is None else law.variance * scale(innovations)
+        for floor in (0.0, *(float(np.median(variance)) * _FLOORS)):
+            with_floor = variance + floor
+            alpha = float(np.mean(squared_errors / with_floor))  # the best for this scale and floor: Alg. 2, step 2
+            surprise = float(np.mean(surprised / with_floor))
+            loss = 0.5 * float(np.mean(np.log(with_floor)) + np.log(max(alpha, 1e-300)) + surprise / max(alpha, 1e-300))
+            loss += _WORTH_IT * ((scale is not None) + (floor > 0))
+            if loss < best_loss:
+                best, best_loss = Calibration(alpha, alpha * floor, scale), loss
+    _checked(best.alpha)
+    return best
+
+
+def _roughness(innovations: Array, k: int) -> Array:
+    return innovations[:, 1:k].mean(axis=1)
 
 
 def interval(z_squared: Array) -> tuple[float, float]:
@@ -59,58 +111,3 @@ def interval(z_squared: Array) -> tuple[float, float]:
         return 0.0, np.inf
     error = 1.96 * float(np.std(z_squared, ddof=1)) / np.sqrt(len(z_squared))
     return max(alpha - error, 0.0), alpha + error
-
-
-@dataclass(frozen=True)
-class LocalFactors:
-    """α(x)/α: the mean z² of the k calibration rows nearest to x, mixed with `weight` rows' worth of α.
-
-    An average of at least k values: bounded, also far from all data.
-    """
-
-    index: NeighborIndex
-    z_squared: Array
-    """Of the calibration rows, after division by α, in the order of the index."""
-    n_neighbors: int
-    weight: float
-    scale: float
-    """Makes z² average 1 on the calibration rows, each seen without itself."""
-
-    def __call__(self, X: Array) -> Array:
-        found = self.index.query(X, self.n_neighbors).indices
-        return self.scale * _mixed(self.z_squared[found].sum(axis=1), self.n_neighbors, self.weight)
-
-
-def fit_local(X: Array, z_squared: Array, n_jobs: int | None = None) -> tuple[LocalFactors | None, Array]:
-    """α(x)/α from calibration rows X (c, d), with z² (c,) averaging 1; k and the weight by their NLL, rows left out.
-
-    None where one α is as good. Also the factor at each calibration row, as if that row were not there.
-    """
-    c = len(X)
-    sizes = [k for k in _NEIGHBORS if 4 * k <= c]
-    everywhere: Array = np.ones(c)
-    if not sizes:
-        return None, everywhere
-    index = make_index("exact", c, X.shape[1], sizes[-1]).build(np.array(X, np.float32), sizes[-1] + 1, X[:0], n_jobs)
-    ordered = z_squared[index.order]
-    sums = np.empty((len(sizes), c))
-
-    def add_up(part: slice) -> None:
-        others = ordered[nearest_others(index, X[part], np.arange(part.start, part.stop), sizes[-1])]
-        sums[:, part] = np.cumsum(others, axis=1)[:, np.array(sizes) - 1].T
-
-    for_each_block(add_up, c, _QUERIES, n_jobs)
-    best: LocalFactors | None = None
-    best_loss, factors = 0.5 - _WORTH_IT, everywhere  # ½(log 1 + mean z²) without any factor
-    for k, total in zip(sizes, sums, strict=True):
-        for weight in _WEIGHTS:
-            local = _mixed(total, k, weight)
-            scale = float(np.mean(z_squared / local))
-            loss = 0.5 * float(np.mean(np.log(scale * local)) + 1)
-            if loss < best_loss:
-                best, best_loss, factors = LocalFactors(index, ordered, k, weight, scale), loss, scale * local
-    return best, factors
-
-
-def _mixed(total: Array, k: int, weight: float) -> Array:
-    return (total + weight) / (k + weight)

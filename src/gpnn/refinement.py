@@ -7,6 +7,7 @@ searched in the metric that the lengthscales define, again at every round.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from gpnn._parallel import for_each_block
 from gpnn._types import Array, Hyperparameters, Prediction
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import Kernel
-from gpnn.neighbors import make_index, nearest_others
+from gpnn.neighbors import IVF, Flat, KDTree, automatic_index, nearest_others
 from gpnn.neighbors.cells import Rows
 
 _BATCH = 128
@@ -26,7 +27,9 @@ _MOST_QUERIES = 4096  # per round; beyond, minibatches come back to the same row
 _NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
 _RATE = 0.1
 _LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
+_MOST_NEIGHBORS = 63  # of a prediction that judges
 _SEARCH = 64
+_STRETCH = 3.0  # of one column against another, at which an index is built anew
 
 
 @dataclass(frozen=True)
@@ -48,35 +51,36 @@ class Probes:
 
 
 def refine(
-    rows: NDArray[np.float32],
+    searcher: Searcher,
     y: Array,
     probes: Probes,
     kernel: Kernel,
     start: Hyperparameters,
     rounds: tuple[int, ...],
     rng: np.random.Generator,
-    n_jobs: int | None = None,
 ) -> Hyperparameters:
     """θ̂ after as many Adam steps as `rounds` says, with neighbours found anew at the start of each round.
 
-    rows (n, d), y (n,): what probes are predicted from.
+    y (n,): of the searcher's rows, which probes are predicted from.
     """
+    rows = searcher.rows
     d = rows.shape[1]
     m = min(_NEIGHBORS, len(rows) - 1)
     if m < 1:
         raise InvalidInputError("Refinement needs at least two rows.")
-    work, gradient, outcomes = scratch(m + 1, d), np.empty(d + 2), np.empty((_BATCH, 2))
+    work, gradient = scratch(m + 1, d), np.empty(d + 2)
+    outcomes, innovations = np.empty((_BATCH, 2)), np.empty((_BATCH, m))
     u = np.log([*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)])
     adam = Adam(len(u), n_steps=sum(rounds))
     for n_steps in rounds:
         chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES, n_steps * _BATCH), replace=False)]
-        neighbors = search(rows, chosen, np.exp(u[:d]), m, int(rng.integers(2**31)), n_jobs)
+        neighbors = searcher(chosen, np.exp(u[:d]), m)
         for _ in range(n_steps):
             batch = rng.choice(len(chosen), min(_BATCH, len(chosen)), replace=False)
             theta = np.exp(u)
             _, count = predictive_likelihoods(
                 KERNEL_NUMBERS[kernel.name], chosen.X[batch], chosen.y[batch], rows, y, neighbors[batch],
-                theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcomes,
+                theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcomes, innovations,
             )  # fmt: skip
             if count == 0:  # nowhere positive definite: more noise will help
                 slope = np.zeros(d + 2)
@@ -90,51 +94,72 @@ def refine(
 
 
 def predict(
-    rows: NDArray[np.float32],
-    y: Array,
-    probes: Probes,
-    kernel: Kernel,
-    params: Hyperparameters,
-    n_jobs: int | None = None,
-) -> Prediction:
-    """The probes' laws (eqs. 5–7) from a few of their nearest other rows; infinitely wide where K is singular.
+    searcher: Searcher, y: Array, probes: Probes, kernel: Kernel, params: Hyperparameters
+) -> tuple[Prediction, Array]:
+    """The probes' laws (eqs. 5–7) from a few of their nearest other rows, infinitely wide where K is singular, and the
+    innovations of those rows.
 
     For comparisons between candidates: one compiled function serves all kernels, and few neighbours are enough.
     """
-    m, d = min(2 * _NEIGHBORS + 1, len(rows) - 1), rows.shape[1]
-    neighbors = search(rows, probes, params.lengthscale, m, 0, n_jobs)
-    outcomes = np.tile([0.0, np.inf], (len(probes), 1))
+    rows = searcher.rows
+    m, d = min(_MOST_NEIGHBORS, len(rows) - 1), rows.shape[1]
+    neighbors = searcher(probes, params.lengthscale, m)
+    outcomes, innovations = np.tile([0.0, np.inf], (len(probes), 1)), np.ones((len(probes), m))
     predictive_likelihoods(
         KERNEL_NUMBERS[kernel.name], probes.X, probes.y, rows, y, neighbors,
         np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance, params.noise_variance,
-        *scratch(m + 1, d), np.empty(d + 2), outcomes,
+        *scratch(m + 1, d), np.empty(d + 2), outcomes, innovations,
     )  # fmt: skip
-    return Prediction(probes.y - outcomes[:, 0], outcomes[:, 1])
+    return Prediction(probes.y - outcomes[:, 0], outcomes[:, 1]), innovations
 
 
-def search(
-    rows: NDArray[np.float32],
-    probes: Probes,
-    lengthscale: Array | float,
-    n_neighbors: int,
-    seed: int,
-    n_jobs: int | None,
-) -> NDArray[np.int64]:
-    """Row numbers (q, m) of each probe's nearest other rows when columns are divided by the lengthscale."""
-    n, d = rows.shape
-    factors = np.broadcast_to(1 / np.asarray(lengthscale), d).astype(np.float32)
-    scaled = Rows.allocate(n, d)
-    np.multiply(rows, factors, out=scaled)
-    X = probes.X * factors
-    m = min(n_neighbors, n - 1)
-    index = make_index("auto", n, d, m).build(scaled, m + 1, X[:500], n_jobs, seed)
-    found = np.empty((len(probes), m), np.int64)
+class Searcher:
+    """Finds nearest rows in a metric that changes: the index is built anew only when columns were stretched much."""
 
-    def one(part: slice) -> None:
-        found[part] = index.order[nearest_others(index, X[part], probes.own[part], m)]
+    def __init__(self, rows: NDArray[np.float32], seed: int, n_jobs: int | None = None):
+        self.rows, self.seed, self.n_jobs = rows, seed, n_jobs
+        self._lengthscale: Array = np.ones(rows.shape[1])  # that of the index
+        self._index: KDTree | Flat | IVF | None = None
 
-    for_each_block(one, len(probes), _SEARCH, n_jobs)
-    return found
+    def branch(self, n_jobs: int | None) -> Searcher:
+        """One that begins with the same index and goes its own way."""
+        other = copy.copy(self)
+        other.n_jobs = n_jobs
+        return other
+
+    def prepare(self, probes: Probes) -> None:
+        """Build the index now, for branches to share; probes are rows like those that will be asked for."""
+        self._in_metric(self._lengthscale, probes)
+
+    def __call__(self, probes: Probes, lengthscale: Array | float, n_neighbors: int) -> NDArray[np.int64]:
+        """Row numbers (q, m) of each probe's nearest other rows when columns are divided by the lengthscale."""
+        n, d = self.rows.shape
+        m = min(n_neighbors, n - 1)
+        index = self._in_metric(np.broadcast_to(np.asarray(lengthscale, dtype=float), d), probes)
+        X = (probes.X / self._lengthscale).astype(np.float32)
+        found = np.empty((len(probes), m), np.int64)
+
+        def one(part: slice) -> None:
+            found[part] = index.order[nearest_others(index, X[part], probes.own[part], m)]
+
+        for_each_block(one, len(probes), _SEARCH, self.n_jobs)
+        return found
+
+    def _in_metric(self, lengthscale: Array, probes: Probes) -> KDTree | Flat | IVF:
+        change = self._lengthscale / lengthscale
+        spread = change.max() / change.min()
+        if self._index is None or spread > _STRETCH:
+            n, d = self.rows.shape
+            scaled = Rows.allocate(n, d)
+            np.divide(self.rows, lengthscale, out=scaled, casting="same_kind")
+            m = min(_MOST_NEIGHBORS + 1, n)
+            like_queries = (probes.X[:500] / lengthscale).astype(np.float32)
+            self._index = automatic_index(n, d, m).build(scaled, m, like_queries, self.n_jobs, self.seed)
+            self._lengthscale = lengthscale
+        elif spread > 1 + 1e-6:  # a factor common to all columns changes no neighbour
+            self._index = self._index.stretched(change.astype(np.float32))
+            self._lengthscale = lengthscale
+        return self._index
 
 
 class Adam:

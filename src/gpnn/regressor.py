@@ -21,7 +21,7 @@ from gpnn._contract import DistributionRegressor
 from gpnn._parallel import blocks, for_each_block
 from gpnn._types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn._validation import check_new_rows, check_settings, check_training_data
-from gpnn.calibration import LocalFactors, calibrate, fit_floor, fit_local, interval, variance_factor
+from gpnn.calibration import Calibration, LocalScale, fit_calibration, interval, variance_factor
 from gpnn.errors import GPnnWarning
 from gpnn.estimation import estimate
 from gpnn.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
@@ -31,7 +31,7 @@ from gpnn.neighbors import NeighborIndex, make_index, nearest_others, recall
 from gpnn.neighbors.cells import Rows
 from gpnn.selection import LARGER_SAMPLES, Sample, choose, settle
 from gpnn.shapes import GAUSSIAN, Shape, fit_shape
-from gpnn.solvers import LocalSolver, make_solver
+from gpnn.solvers import LocalSolution, LocalSolver, make_solver
 from gpnn.solvers.cpu import solve_path
 from gpnn.whitening import Whitener
 
@@ -40,7 +40,7 @@ _RECALL_PROBES = 128
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 _SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])  # m is chosen among these
 _SIZE_JUDGES = 1000
-_MOST_JUDGES, _FIRST_JUDGES = 10_000, 4000
+_FIRST_JUDGES, _FEWER_JUDGES, _MOST_JUDGES = 4000, 10_000, 50_000
 _TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 
 
@@ -337,65 +337,75 @@ class GPnnRegressor(DistributionRegressor):
     def _calibrate(self, X, y, holdout: Holdout, rng, report) -> None:
         """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
         self.alpha_, self.alpha_interval_, self.floor_ = 1.0, (1.0, 1.0), 0.0
-        self._local: LocalFactors | None = None
+        self._scale: LocalScale | None = None
         self.shape_: Shape = GAUSSIAN
         judge = holdout.judge
         if self.n_neighbors == "auto" and len(judge):
             self._choose_size(X, y, judge[:_SIZE_JUDGES], len(holdout.hidden) > 0, report)
-        judge = judge[:_MOST_JUDGES] if self.calibration_size == "auto" else judge[: self.calibration_size]
+        most = self._most_judges() if self.calibration_size == "auto" else int(self.calibration_size)
+        judge = judge[:most]
         self.calibration_rows_ = np.sort(judge)
-        if self.calibration_size == 0 or len(judge) == 0:
+        if len(judge) == 0:
             return
-        X_judge, y_judge, law = self._predict_judges(X, y, judge, len(holdout.hidden) > 0, report)
+        y_judge, law, innovations = self._predict_judges(X, y, judge, len(holdout.hidden) > 0, report)
         self.calibration_rows_ = np.sort(judge[: len(law)])
         if self.calibration == "local":
-            self.floor_ = fit_floor((y_judge - law.mean) ** 2, law.variance)
-            law = Prediction(law.mean, law.variance + self.floor_)
-        self.alpha_ = variance_factor(y_judge, law)
-        z_squared = metrics.z_squared(y_judge, law)
-        self.alpha_interval_ = interval(z_squared)
-        factors: Array = np.ones(len(law))
-        if self.calibration == "local":
-            self._local, factors = fit_local(X_judge, z_squared / self.alpha_, self.n_jobs)
-        calibrated = calibrate(law, self.alpha_ * factors)
+            calibration = fit_calibration(y_judge, law, innovations)
+        else:
+            calibration = Calibration(variance_factor(y_judge, law))
+        calibrated = calibration(law, innovations)
+        low, high = interval(metrics.z_squared(y_judge, calibrated))
+        self.alpha_, self.floor_ = calibration.alpha, calibration.floor
+        if calibration.scale is not None:  # innovations will be in units of the calibrated variances
+            self._scale = replace(calibration.scale, typical=calibration.scale.typical / self.alpha_)
+        self.alpha_interval_ = low * self.alpha_, high * self.alpha_
         self.shape_, report["shapes"] = fit_shape((y_judge - law.mean) / calibrated.std, rng)
         self.params_ = self.params_.scaled(self.alpha_)
-        self.floor_ *= self.alpha_
         report["calibration_size"] = len(law)
         report["alpha_interval"] = self.alpha_interval_
-        report["local_neighbors"] = None if self._local is None else self._local.n_neighbors
+        report["local_neighbors"] = None if self._scale is None else self._scale.n_neighbors
+
+    def _most_judges(self) -> int:
+        """Predictions from few neighbours are cheap, and tell the more of heavy tails."""
+        return int(np.clip(_FEWER_JUDGES * (200 / self.n_neighbors_) ** 2, _FEWER_JUDGES, _MOST_JUDGES))
 
     def _predict_judges(self, X, y, judge, hidden: bool, report):
-        """Whitened rows, targets and uncalibrated laws of the judges; with "auto", only as many as α needs."""
+        """Targets, uncalibrated laws and innovations of the judges; with "auto", only as many as α needs."""
         done = 0
-        parts: list[tuple[Array, Array, Array, Array]] = []
+        parts: list[tuple[Array, ...]] = []
         wanted = min(len(judge), _FIRST_JUDGES) if self.calibration_size == "auto" else len(judge)
         while done < len(judge):
             chosen = judge[done:wanted]
-            X_judge, y_judge = self.whitener_.transform(X[chosen]), self.whitener_.transform_y(y[chosen])
-            own = np.full(len(chosen), -1) if hidden else chosen
-            (mean, variance), jitter = self._predict_path(X_judge, own, np.array([self.n_neighbors_]))
-            report["jitter"] = max(report["jitter"], jitter)
-            parts.append((X_judge, y_judge, mean[:, 0], variance[:, 0]))
+            solution = self._predict_path(
+                self.whitener_.transform(X[chosen]), self._own(chosen, hidden), np.array([self.n_neighbors_])
+            )
+            report["jitter"] = max(report["jitter"], float(solution.jitter.max(initial=0.0)))
+            parts.append((
+                self.whitener_.transform_y(y[chosen]), solution.mean[:, 0], solution.variance[:, 0],
+                solution.innovations,
+            ))  # fmt: skip
             done = wanted
-            z = np.concatenate([(t - mu) ** 2 / v for _, t, mu, v in parts])
-            low, high = interval(z)
-            if high - low < 2 * _TIGHT * np.mean(z):
+            y_judge, mean, variance, innovations = (np.concatenate(column) for column in zip(*parts, strict=True))
+            law = Prediction(mean, variance)
+            calibrated = (
+                law if self.calibration == "global" else fit_calibration(y_judge, law, innovations)(law, innovations)
+            )
+            z_squared = metrics.z_squared(y_judge, calibrated)
+            low, high = interval(z_squared)
+            if high - low < 2 * _TIGHT * np.mean(z_squared):
                 break
             wanted = min(2 * wanted, len(judge))
-        X_all, y_all, mean_all, variance_all = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return X_all, y_all, Prediction(mean_all, variance_all)
+        return y_judge, law, innovations
 
     def _choose_size(self, X, y, judge, hidden: bool, report) -> None:
         """The fewest neighbours that predict the judges as well as any number does."""
         sizes = np.append(_SIZES[self.n_neighbors_ > _SIZES], self.n_neighbors_)
-        own = np.full(len(judge), -1) if hidden else judge
-        (mean, variance), _ = self._predict_path(self.whitener_.transform(X[judge]), own, sizes)
+        solution = self._predict_path(self.whitener_.transform(X[judge]), self._own(judge, hidden), sizes)
         y_judge = self.whitener_.transform_y(y[judge])
         curve = []
-        for m, of_mean, of_variance in zip(sizes, mean.T, variance.T, strict=True):
-            law = Prediction(of_mean, of_variance)
-            law = calibrate(law, max(metrics.calibration(y_judge, law), 1e-12))
+        for m, mean, variance in zip(sizes, solution.mean.T, solution.variance.T, strict=True):
+            law, innovations = Prediction(mean, variance), solution.innovations[:, :m]
+            law = fit_calibration(y_judge, law, innovations)(law, innovations)
             curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y_judge, law), "nll": metrics.nll(y_judge, law)})
         best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
         good = [p for p in curve if p["rmse"] <= 1.005 * best_rmse and p["nll"] <= best_nll + 0.005]
@@ -403,24 +413,29 @@ class GPnnRegressor(DistributionRegressor):
         self.n_neighbors_ = int(chosen["n_neighbors"])
         report["m_curve"] = curve
 
+    @staticmethod
+    def _own(rows, hidden: bool) -> NDArray:
+        """Which row of the index each of these is; −1: none, they are hidden."""
+        return np.full(len(rows), -1) if hidden else rows
+
     # --- the paths of every prediction --------------------------------------------------------------------------------
 
-    def _predict_path(self, X_star, own, sizes: NDArray) -> tuple[tuple[Array, Array], float]:
+    def _predict_path(self, X_star, own, sizes: NDArray) -> LocalSolution:
         """Uncalibrated means and variances (q, k) of training rows from their nearest others, for each of `sizes`."""
         sizes = np.minimum(sizes, len(self.index_.order) - 1)
+        m = int(sizes[-1])
         mean, variance = np.empty((2, len(X_star), len(sizes)))
-        jitter = np.empty(len(X_star))
+        jitter, innovations = np.empty(len(X_star)), np.empty((len(X_star), m), np.float32)
         kernel = get_kernel(self.kernel_)
 
         def predict(part: slice) -> None:
-            neighbors = nearest_others(self.index_, X_star[part], own[part], int(sizes[-1]))
-            mean[part], variance[part], jitter[part] = solve_path(
+            neighbors = nearest_others(self.index_, X_star[part], own[part], m)
+            mean[part], variance[part], jitter[part], innovations[part] = solve_path(
                 X_star[part], self.index_.points(neighbors), self._y[neighbors], kernel, self.params_, sizes
             )
 
         for_each_block(predict, len(X_star), self._queries_per_block(), self.n_jobs, self._bar("calibrate"))
-        mean *= self._unbiasing(sizes)
-        return (mean, variance), float(jitter.max(initial=0.0))
+        return LocalSolution(mean * self._unbiasing(sizes), variance, jitter, innovations)
 
     def _predict_whitened(self, X) -> tuple[Prediction, float]:
         """Prediction in whitened units, and the largest jitter used."""
@@ -431,12 +446,12 @@ class GPnnRegressor(DistributionRegressor):
         def predict(part: slice) -> None:
             X_star = self.whitener_.transform(X[part])
             neighbors = self.index_.query(X_star, self.n_neighbors_).indices
-            mean[part], variance[part], jitter[part] = solver(
+            mean[part], variance[part], jitter[part], innovations = solver(
                 X_star, self.index_.points(neighbors), self._y[neighbors], kernel, self.params_
             )
+            if self._scale is not None:
+                variance[part] *= self._scale(innovations)
             variance[part] += self.floor_
-            if self._local is not None:
-                variance[part] *= self._local(X_star)
 
         for_each_block(predict, len(X), self._queries_per_block(), self.n_jobs, self._bar("predict"))
         return Prediction(mean * self._unbiasing(self.n_neighbors_), variance), float(jitter.max(initial=0.0))

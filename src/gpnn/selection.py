@@ -14,11 +14,11 @@ import numpy as np
 from gpnn import metrics
 from gpnn._parallel import for_each_block
 from gpnn._types import Array, Hyperparameters
-from gpnn.calibration import calibrate, fit_floor
+from gpnn.calibration import fit_calibration
 from gpnn.estimation import estimate
 from gpnn.holdout import Holdout
 from gpnn.kernels import get_kernel
-from gpnn.refinement import Probes, predict, refine
+from gpnn.refinement import Probes, Searcher, predict, refine
 from gpnn.whitening import Whitener
 
 _SAMPLE = 40_000  # rows
@@ -71,13 +71,44 @@ class Sample:
             X[kept], y[kept], Probes(X[learn], y[learn], own), Probes(X[judge], y[judge], np.full(len(judge), -1))
         )
 
-    def whitened(self, whitener: Whitener) -> Sample:
+    def whitened(self, whitener: Whitener, rng: np.random.Generator, n_jobs: int | None) -> Space:
         def probes(of: Probes) -> Probes:
             return Probes(whitener.transform(of.X), whitener.transform_y(of.y), of.own)
 
-        return Sample(
-            whitener.transform(self.rows), whitener.transform_y(self.y), probes(self.learn), probes(self.judge)
-        )
+        searcher = Searcher(whitener.transform(self.rows), int(rng.integers(2**31)), n_jobs)
+        return Space(searcher, whitener.transform_y(self.y), probes(self.learn), probes(self.judge))
+
+
+@dataclass(frozen=True)
+class Space:
+    """A sample in whitened units."""
+
+    searcher: Searcher
+    y: Array
+    learn: Probes
+    judge: Probes
+
+    def branch(self, n_jobs: int | None) -> Space:
+        """For one candidate, whose metric will go its own way."""
+        return replace(self, searcher=self.searcher.branch(n_jobs))
+
+    def phase_1(self, kernel: str, rng: np.random.Generator) -> Hyperparameters:
+        n = len(self.y)
+        size = min(_BLOCK_SIZE, n)
+        blocks = rng.choice(n, (max(1, min(_BLOCKS, n // size)), size), replace=False)
+        return estimate(self.searcher.rows[blocks], self.y[blocks], get_kernel(kernel), n_jobs=1).params
+
+    def refined(self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator) -> Candidate:
+        kernel = get_kernel(begun.kernel)
+        params = refine(self.searcher, self.y, self.learn, kernel, begun.params, rounds, rng)
+        return self.judged(begun.whitening, begun.kernel, True, params)
+
+    def judged(self, whitening: str, kernel: str, refined: bool, params: Hyperparameters) -> Candidate:
+        y = self.judge.y
+        law, innovations = predict(self.searcher, self.y, self.judge, get_kernel(kernel), params)
+        law = fit_calibration(y, law, innovations)(law, innovations)
+        scores = (metric(y, law) for metric in (metrics.rmse, metrics.nll, metrics.crps))
+        return Candidate(whitening, kernel, refined, params, *scores)
 
 
 def choose(
@@ -90,19 +121,21 @@ def choose(
     progress: str | None = None,
 ) -> list[Candidate]:
     """All that were tried, the best first. `refined`: one lengthscale per column, fitted where predictions happen."""
-    spaces = {name: sample.whitened(whitener) for name, whitener in whiteners.items()}
+    spaces = {name: sample.whitened(whitener, rng, n_jobs) for name, whitener in whiteners.items()}
+    for space in spaces.values():
+        space.searcher.prepare(space.learn)
     pairs = [(whitening, kernel) for whitening in spaces for kernel in kernels]
-    seeds = rng.integers(2**31, size=(len(pairs) + _FINALISTS, 2))
+    branches = {pair: spaces[pair[0]].branch(n_jobs=1) for pair in pairs}
+    seeds = rng.integers(2**31, size=(2, len(pairs)))
     tried: list[list[Candidate]] = [[] for _ in pairs]
 
     def first(part: slice) -> None:
         for at in range(part.start, part.stop):
             whitening, kernel = pairs[at]
-            own_rng = np.random.default_rng(seeds[at, 0])
-            start = _phase_1(spaces[whitening], kernel, own_rng)
-            tried[at].append(_judged(spaces[whitening], whitening, kernel, False, start))
+            branch, own_rng = branches[pairs[at]], np.random.default_rng(seeds[0, at])
+            tried[at].append(branch.judged(whitening, kernel, False, branch.phase_1(kernel, own_rng)))
             if refined:
-                tried[at].append(_refined(spaces[whitening], tried[at][0], _FIRST, own_rng))
+                tried[at].append(branch.refined(tried[at][0], _FIRST, own_rng))
 
     for_each_block(first, len(pairs), 1, n_jobs, progress)
     candidates = sorted((candidate for of_pair in tried for candidate in of_pair), key=_score)
@@ -112,7 +145,8 @@ def choose(
     def second(part: slice) -> None:
         for at in range(part.start, part.stop):
             begun = finalists[at]
-            longer.append(_refined(spaces[begun.whitening], begun, _SECOND, np.random.default_rng(seeds[at, 1])))
+            branch = branches[begun.whitening, begun.kernel]
+            longer.append(branch.refined(begun, _SECOND, np.random.default_rng(seeds[1, at])))
 
     for_each_block(second, len(finalists), 1, n_jobs, progress)
     return sorted(candidates + longer, key=_score)
@@ -133,16 +167,19 @@ def settle(
     """
     finalists = _leaders(candidates) if n_finalists > 1 else list(candidates[:1])
     threads = n_jobs if len(finalists) == 1 else 1
-    spaces = {name: sample.whitened(whiteners[name]) for name in {candidate.whitening for candidate in finalists}}
+    spaces = {
+        name: sample.whitened(whiteners[name], rng, n_jobs)
+        for name in sorted({candidate.whitening for candidate in finalists})
+    }
     seeds = rng.integers(2**31, size=len(finalists))
     again: list[list[Candidate]] = [[] for _ in finalists]
 
     def work(part: slice) -> None:
         for at in range(part.start, part.stop):
             begun = finalists[at]
-            space = spaces[begun.whitening]
-            again[at].append(_judged(space, begun.whitening, begun.kernel, True, begun.params, threads))
-            again[at].append(_refined(space, begun, _THIRD, np.random.default_rng(seeds[at]), threads))
+            branch = spaces[begun.whitening].branch(threads)
+            again[at].append(branch.judged(begun.whitening, begun.kernel, True, begun.params))
+            again[at].append(branch.refined(begun, _THIRD, np.random.default_rng(seeds[at])))
 
     for_each_block(work, len(finalists), 1, n_jobs, progress)
     return sorted((candidate for pair in again for candidate in pair), key=_score)
@@ -161,28 +198,3 @@ def _leaders(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _score(candidate: Candidate) -> float:
     """Mean and law count alike: a tenth of a nat of NLL is worth a tenth of RMSE."""
     return candidate.nll + float(np.log(max(candidate.rmse, 1e-12)))
-
-
-def _phase_1(space: Sample, kernel: str, rng: np.random.Generator) -> Hyperparameters:
-    n = len(space.rows)
-    size = min(_BLOCK_SIZE, n)
-    blocks = rng.choice(n, (max(1, min(_BLOCKS, n // size)), size), replace=False)
-    return estimate(space.rows[blocks], space.y[blocks], get_kernel(kernel), n_jobs=1).params
-
-
-def _refined(space: Sample, begun: Candidate, rounds: tuple[int, ...], rng, n_jobs: int | None = 1) -> Candidate:
-    kernel = get_kernel(begun.kernel)
-    params = refine(space.rows, space.y, space.learn, kernel, begun.params, rounds, rng, n_jobs)
-    return _judged(space, begun.whitening, begun.kernel, True, params, n_jobs)
-
-
-def _judged(
-    space: Sample, whitening: str, kernel: str, refined: bool, params: Hyperparameters, n_jobs: int | None = 1
-) -> Candidate:
-    judge = space.judge
-    prediction = predict(space.rows, space.y, judge, get_kernel(kernel), params, n_jobs)
-    floor = fit_floor((judge.y - prediction.mean) ** 2, prediction.variance)
-    prediction = replace(prediction, variance=prediction.variance + floor)
-    prediction = calibrate(prediction, max(metrics.calibration(judge.y, prediction), 1e-12))
-    scores = (metric(judge.y, prediction) for metric in (metrics.rmse, metrics.nll, metrics.crps))
-    return Candidate(whitening, kernel, refined, params, *scores)

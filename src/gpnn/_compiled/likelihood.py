@@ -94,12 +94,13 @@ def block_likelihood(kernel, X, y, lengthscale, kernel_variance, noise_variance,
 
 @jit
 def predictive_likelihood(
-    kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, outcome
+    kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, outcome, innovations
 ):
     """l* = ½(log 2πσ*² + (y* − μ*)²/σ*²) of the last of the rows X (s, d), y (s,), predicted from the others.
 
     With p = K⁻¹e and a = K⁻¹y for all s rows, e the last unit vector: σ*² = 1/p* and y* − μ* = a*/p*, where * is the
-    last element. `outcome` gets y* − μ* and σ*². Arguments and results otherwise as for `block_likelihood`.
+    last element. `outcome` gets y* − μ* and σ*², `innovations` (s − 1,) what the others said of each other (see
+    `LocalSolution`). Arguments and results otherwise as for `block_likelihood`.
     """
     s = len(X)
     lanes = _LANES
@@ -109,6 +110,8 @@ def predictive_likelihood(
     A[n_strips * stride + (s - 1) * lanes + 1] = 1.0
     if not factor(A, n_strips, lanes, stride, 0.0):
         return np.inf
+    for i in range(s - 1):
+        innovations[i] = A[n_strips * stride + i * lanes] ** 2
     p = np.empty(n_strips * lanes)
     a = beta
     solve_transposed(A, n_strips, lanes, stride, a, p)
@@ -131,12 +134,12 @@ def predictive_likelihood(
 @jit
 def predictive_likelihoods(
     kernel, X_star, y_star, rows, y, neighbors, lengthscale, kernel_variance, noise_variance,
-    A, slope, z, beta, sums, gradient, outcomes,
+    A, slope, z, beta, sums, gradient, outcomes, innovations,
 ):  # fmt: skip
     """Sum of `predictive_likelihood` over queries X_star (q, d), each given the rows that neighbors (q, m) names.
 
-    `gradient` gets the sum of the gradients, `outcomes` (q, 2) what each query's outcome was. Queries whose K is not
-    positive definite are passed over; the number of the others is returned too.
+    `gradient` gets the sum of the gradients, `outcomes` (q, 2) and `innovations` (q, m) what each query had. Queries
+    whose K is not positive definite are passed over; the number of the others is returned too.
     """
     queries, m = neighbors.shape
     d = rows.shape[1]
@@ -155,8 +158,9 @@ def predictive_likelihoods(
         for k in range(d):
             X[m, k] = X_star[q, k]
         loss = predictive_likelihood(
-            kernel, X, t, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, own, outcomes[q]
-        )
+            kernel, X, t, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, own, outcomes[q],
+            innovations[q],
+        )  # fmt: skip
         if np.isfinite(loss):
             total += loss
             count += 1

@@ -17,7 +17,7 @@ from gpnn.neighbors.flat import Flat
 from gpnn.neighbors.ivf import IVF
 from gpnn.neighbors.kdtree import KDTree
 
-__all__ = ["IVF", "Flat", "KDTree", "NeighborIndex", "make_index", "nearest_others", "recall"]
+__all__ = ["IVF", "Flat", "KDTree", "NeighborIndex", "automatic_index", "make_index", "nearest_others", "recall"]
 
 _KDTREE_UP_TO = 10  # columns; beyond, boxes overlap the search ball almost everywhere
 _FLAT_UP_TO = 25_000  # rows; below, comparing all of them takes less than building cells
@@ -65,17 +65,25 @@ def make_index(name: str | NeighborIndex, n: int, d: int, n_neighbors: int) -> N
     """The index to build for n rows of d columns; an object that is one already is returned as it is."""
     if not isinstance(name, str):
         return name
-    small = n <= max(_FLAT_UP_TO, 4 * n_neighbors)
-    exact: type[KDTree] | type[Flat] = KDTree if d <= _KDTREE_UP_TO else Flat
     if name == "auto":
-        return exact() if small or d <= _KDTREE_UP_TO else IVF()
-    by_name: dict[str, NeighborIndex] = {"exact": exact(), "kdtree": KDTree(), "flat": Flat(), "ivf": IVF()}
+        return automatic_index(n, d, n_neighbors)
+    by_name: dict[str, NeighborIndex] = {"exact": _exact(d), "kdtree": KDTree(), "flat": Flat(), "ivf": IVF()}
     if name not in by_name:
         raise InvalidInputError(
             f"index = {name!r} is unknown. Choose one of: auto, {', '.join(by_name)}, or give an object such as "
             "gpnn.neighbors.IVF(recall=0.999)."
         )
     return by_name[name]
+
+
+def automatic_index(n: int, d: int, n_neighbors: int) -> KDTree | Flat | IVF:
+    """The one that is quickest for these sizes."""
+    small = n <= max(_FLAT_UP_TO, 4 * n_neighbors)
+    return _exact(d) if small or d <= _KDTREE_UP_TO else IVF()
+
+
+def _exact(d: int) -> KDTree | Flat:
+    return KDTree() if d <= _KDTREE_UP_TO else Flat()
 
 
 def recall(found: Neighbors, true: Neighbors) -> float:

@@ -7,7 +7,9 @@ sort as the numbers do) above a row number: sorting keys sorts by distance, ties
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numba import uint32, uint64
@@ -86,6 +88,9 @@ class Rows:
         _take(self.strips, indices.reshape(-1), out.reshape(-1, self.d))
         return out
 
+    def stretched(self, factors: NDArray[np.float32]) -> Rows:
+        return Rows(self.strips * factors[:, None], self.n)
+
     def nearest(self, X: Array, n_neighbors: int) -> Neighbors:
         """The exact nearest rows, by comparing every row with every query."""
         keys = new_keys(len(X), n_neighbors)
@@ -110,6 +115,15 @@ class StoredIndex:
 
     def exact_query(self, X: Array, n_neighbors: int) -> Neighbors:
         return self._rows.nearest(X, n_neighbors)
+
+    def stretched(self, factors: NDArray[np.float32]) -> Self:
+        """The same index after every column is multiplied by its factor (d,), for a fraction of the time of building.
+
+        Answers stay as exact as they were, but for an inverted file, whose recall suffers where factors differ much.
+        """
+        index = copy.copy(self)
+        index._rows = self._rows.stretched(factors)
+        return index
 
 
 def new_keys(n_queries: int, n_neighbors: int) -> NDArray[np.uint64]:

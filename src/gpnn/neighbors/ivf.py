@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,11 @@ class IVF(StoredIndex):
         _search(self._rows.strips.reshape(-1), self._starts, cells,
                 np.ascontiguousarray(X, np.float32), keys, n_neighbors)  # fmt: skip
         return sorted_neighbors(keys, n_neighbors)
+
+    def stretched(self, factors: NDArray[np.float32]) -> Self:
+        index = super().stretched(factors)
+        index._centres = self._centres.stretched(factors)
+        return index
 
     def _cells_needed(self, probes, n_neighbors, n_jobs) -> int:
         """How many of the nearest cells hold `recall` of the true neighbours of the probes, and enough rows for all."""

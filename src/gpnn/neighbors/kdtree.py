@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Self
 
 import numpy as np
 from numba import float32, uint32, uint64
@@ -88,6 +89,11 @@ class KDTree(StoredIndex):
         _search(self._rows.strips.reshape(-1), self._rows.n, self._depth, self._starts, self._boxes,
                 np.ascontiguousarray(X, np.float32), keys, n_neighbors, np.float32(self.slack))  # fmt: skip
         return sorted_neighbors(keys, n_neighbors)
+
+    def stretched(self, factors: NDArray[np.float32]) -> Self:
+        tree = super().stretched(factors)
+        tree._boxes = self._boxes * factors[:, None]  # splits along columns stay splits along columns
+        return tree
 
 
 # --- building ---------------------------------------------------------------------------------------------------------

@@ -111,9 +111,9 @@ def evaluate(
 
     def predict(part: slice) -> None:
         at_origin = np.zeros_like(draws.X_star[part])
-        mean, variance, _ = solve(at_origin, draws.offsets[part], draws.y_neighbors[part], assumed, params)  # B1
-        squared_errors[part] = (draws.y_star[part] - mean) ** 2
-        variances[part] = variance
+        solution = solve(at_origin, draws.offsets[part], draws.y_neighbors[part], assumed, params)  # B1
+        squared_errors[part] = (draws.y_star[part] - solution.mean) ** 2
+        variances[part] = solution.variance
 
     for_each_block(predict, len(draws.y_star), _QUERIES, n_jobs, progress)
     return _averages(Performance.of(squared_errors, variances))  # B2

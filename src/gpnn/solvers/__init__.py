@@ -20,18 +20,23 @@ JITTERS = (0.0, *10.0 ** np.arange(-10, -3))
 
 
 class LocalSolution(NamedTuple):
-    """Predictive means and variances of y* (whitened units), and the jitter each system needed, relative to σ_f²."""
+    """Of q queries, in whitened units."""
 
     mean: Array
     variance: Array
+    """Of y*, noise included."""
     jitter: Array
+    """What each system needed, relative to σ_f²."""
+    innovations: Array
+    """(q, m): how far each neighbour lies from what the nearer ones say of it, squared and in units of its predictive
+    variance. They average 1 where the data are as rough and as noisy as θ̂ says."""
 
 
 class LocalSolver(Protocol):
     def __call__(
         self, X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
     ) -> LocalSolution:
-        """X_star (q, d), neighbors (q, m, d) nearest first, y_neighbors (q, m) → q means, variances, jitters."""
+        """X_star (q, d), neighbors (q, m, d) nearest first, y_neighbors (q, m) → the solution."""
         ...
 
 

@@ -12,6 +12,9 @@ and conditioning f* on y_N gives equations 6 and 7 in a form without cancellatio
 The entries of C − hhᵀ come from g = 1 − c, which is computed accurately for near rows: C_ij − h_i h_j =
 g_i + g_j − g_ij − g_i g_j. The mean of y_N is taken out too, since μ* is linear in y_N. In this form float32 is enough
 for most data; the rounding error is estimated for each query, and where it could matter, float64 takes over.
+
+With L the factor of A, row i of L⁻¹y_N is a new observation of f*, (L⁻¹h)_i f* + noise of variance σ_f²; how far it
+lies from what the rows before it say of f* is the innovation of neighbour i.
 """
 
 import numpy as np
@@ -57,9 +60,10 @@ def _amplification(A, g, ratio, m, n_strips, lanes, stride):
 
 
 @inline
-def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, sizes, mean, shrinkage):
+def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, sizes, mean, shrinkage, innovations):
     """The rounding errors of mean and 1/precision of one query, whose values go to `mean` and `shrinkage`: one for each
-    of `sizes`, from that many of the nearest rows. Those are NaN if A is not positive definite.
+    of `sizes`, from that many of the nearest rows. Those are NaN if A is not positive definite. `innovations` (m,) gets
+    each neighbour's, times σ_f².
 
     A, z and g are scratch: the matrix, the scaled differences N − x and g(|z|²), all in strips.
     """
@@ -123,6 +127,8 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, 
     for i in range(m):  # row i of L⁻¹ sees rows up to i only: each partial sum is the answer for that many neighbours
         a = np.float64(A[right + i * lanes])  # L⁻¹h
         b = np.float64(A[right + i * lanes + 1])  # L⁻¹(y − center·h)
+        surprise = b - a * (product - center) / precision  # what rows up to i say of f* − center
+        innovations[i] = surprise * surprise * precision / (precision + a * a)
         precision += a * a
         product += a * b
         while done < len(sizes) and sizes[done] == i + 1:
@@ -144,21 +150,37 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, 
 
 @jit
 def _solve_block(
-    kernel_tag, X_star, neighbors, y, inverse_lengthscale, ratio, mask, A, z, g, lanes, sizes, mean, shrinkage, errors
+    kernel_tag,
+    X_star,
+    neighbors,
+    y,
+    inverse_lengthscale,
+    ratio,
+    mask,
+    A,
+    z,
+    g,
+    lanes,
+    sizes,
+    mean,
+    shrinkage,
+    innovations,
+    errors,
 ):
     for q in range(len(X_star)):
         if mask[q]:
             errors[0, q], errors[1, q] = _solve_one(
                 kernel_tag, X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio, A, z, g, lanes,
-                sizes, mean[q], shrinkage[q],
+                sizes, mean[q], shrinkage[q], innovations[q],
             )  # fmt: skip
 
 
 def solve(
     X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
 ) -> LocalSolution:
-    mean, variance, jitter = solve_path(X_star, neighbors, y_neighbors, kernel, params, np.array([neighbors.shape[1]]))
-    return LocalSolution(mean[:, 0], variance[:, 0], jitter)
+    sizes = np.array([neighbors.shape[1]])
+    mean, variance, jitter, innovations = solve_path(X_star, neighbors, y_neighbors, kernel, params, sizes)
+    return LocalSolution(mean[:, 0], variance[:, 0], jitter, innovations)
 
 
 def solve_path(
@@ -168,6 +190,7 @@ def solve_path(
     tag = KERNEL_TAGS[kernel.name]
     queries, m, d = neighbors.shape
     mean, shrinkage = np.zeros((2, queries, len(sizes)))
+    innovations = np.zeros((queries, m))
     jitter, errors = np.zeros(queries), np.zeros((2, queries))
     ratio = params.noise_variance / params.kernel_variance
 
@@ -175,7 +198,7 @@ def solve_path(
         _solve_block(
             tag, *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), y_neighbors,
             _inverse(params.lengthscale, d, dtype), dtype(ratio + extra), mask, *_scratch(m, d, dtype),
-            sizes, mean, shrinkage, errors,
+            sizes, mean, shrinkage, innovations, errors,
         )  # fmt: skip
 
     attempt(np.float32, np.ones(queries, dtype=bool))
@@ -192,7 +215,8 @@ def solve_path(
         attempt(np.float64, failed, extra)
     if np.isnan(shrinkage).any():
         raise np.linalg.LinAlgError("a local covariance matrix is not positive definite, even with jitter")
-    return LocalSolution(mean, params.kernel_variance * shrinkage + params.noise_variance, jitter)
+    innovations /= params.kernel_variance
+    return LocalSolution(mean, params.kernel_variance * shrinkage + params.noise_variance, jitter, innovations)
 
 
 def _inverse(lengthscale, d: int, dtype) -> Array:

@@ -1,7 +1,7 @@
 """Equations 5–7 as the paper writes them, in float64, one query at a time: slow, short, and the standard for others."""
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from gpnn._types import Array, Hyperparameters
 from gpnn.kernels import Kernel, squared_distances
@@ -12,14 +12,16 @@ def solve(
     X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
 ) -> LocalSolution:
     mean, variance, jitter = np.empty((3, len(X_star)))
+    innovations = np.empty(y_neighbors.shape)
     for q, (x, N, y) in enumerate(zip(X_star, neighbors, y_neighbors, strict=True)):
         K, k_star = covariances(x, N, kernel, params)
         cholesky, jitter[q] = factor(K, params.kernel_variance)
         mean[q] = k_star @ cho_solve(cholesky, np.asarray(y, dtype=float))  # eq. 6
         explained = k_star @ cho_solve(cholesky, k_star)
         variance[q] = params.kernel_variance - explained + params.noise_variance  # eq. 7
+        innovations[q] = solve_triangular(cholesky[0], y, lower=True) ** 2
     # Rounding can leave a variance a hair below that of the noise alone, which no prediction can beat.
-    return LocalSolution(mean, np.maximum(variance, params.noise_variance), jitter)
+    return LocalSolution(mean, np.maximum(variance, params.noise_variance), jitter, innovations)
 
 
 def covariances(x: Array, N: Array, kernel: Kernel, params: Hyperparameters) -> tuple[Array, Array]:

@@ -1,0 +1,83 @@
+"""What each ingredient of GPnnRegressor() is worth: the default with one of them off in turn, on the paper's splits.
+
+python benchmarks/ablation.py --datasets poletele bike --seeds 1 --max-test 10000
+
+Results are kept as they come; a run that was stopped goes on where it was.
+"""
+
+import argparse
+import json
+import warnings
+from contextlib import contextmanager
+from time import perf_counter
+
+import numpy as np
+
+from data import split
+from defaults import SETS
+from gpnn import GPnnRegressor, GPnnWarning, calibration, datasets, regressor, shapes
+from report import RESULTS, write_results
+
+
+@contextmanager
+def changed(module, **values):
+    """Constants that are no settings, for the length of one run."""
+    before = {name: getattr(module, name) for name in values}
+    for name, value in values.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+OFF = {
+    "default": ({}, None),
+    "no learned metric": ({"refine": False}, None),
+    "exponential kernel only": ({"kernel": "exponential"}, None),
+    "full whitening only": ({"whitening": "full"}, None),
+    "no larger samples": ({}, (regressor, {"LARGER_SAMPLES": ()})),
+    "m = 400": ({"n_neighbors": 400}, None),
+    "one α": ({"calibration": "global"}, None),
+    "no floor": ({}, (calibration, {"_FLOORS": np.zeros(0)})),
+    "no row may surprise": ({}, (calibration, {"_SURPRISED": 0.0})),
+    "rows set aside": ({"return_rows": False}, None),
+    "1000 calibration rows": ({"calibration_size": 1000}, None),
+    "Gaussian intervals": ({}, (regressor, {"fit_shape": lambda residuals, rng: (shapes.GAUSSIAN, {})})),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="+", default=SETS)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--max-test", type=int, default=10_000)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore", GPnnWarning)
+    results = _there_already()
+    for name in args.datasets:
+        X, y = datasets.load(name)
+        for off, (settings, constants) in OFF.items():
+            for seed in range(args.seeds):
+                key = f"{name} | {off} | {seed} | {args.max_test}"
+                if key not in results:
+                    X_train, y_train, X_test, y_test = split(X, y, seed)
+                    with changed(constants[0], **constants[1]) if constants else changed(regressor):
+                        start = perf_counter()
+                        model = GPnnRegressor(random_state=seed, **settings).fit(X_train, y_train)
+                        seconds = perf_counter() - start
+                    scores = model.evaluate(X_test[: args.max_test], y_test[: args.max_test])
+                    results[key] = scores | {"fit_s": seconds, "kernel": model.kernel_, "m": model.n_neighbors_}
+                    write_results("ablation", results)
+                print(f"{key}: " + "  ".join(f"{what} {value:.4g}" for what, value in results[key].items()
+                                              if not isinstance(value, str)), flush=True)  # fmt: skip
+
+
+def _there_already() -> dict:
+    path = RESULTS / "ablation.json"
+    return json.loads(path.read_text())["results"] if path.exists() else {}
+
+
+if __name__ == "__main__":
+    main()
