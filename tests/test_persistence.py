@@ -49,7 +49,7 @@ def small(data, tmp_path_factory):
     """A model of 600 rows with everything in it, and its file's bytes, small enough to be broken thousands of times."""
     X, y, _ = data
     model = GPnnRegressor(**GIVEN | {"n_neighbors": 5}, calibration_size=300).fit(X[:600], y[:600])
-    assert model._local is not None
+    assert model._scale is not None
     path = tmp_path_factory.mktemp("small") / "model.gpnn"
     persistence.write(path, model, {"columns": ["a", "b", "c"]})
     return model, path.read_bytes()
@@ -154,7 +154,7 @@ def test_arrays_are_read_only_views_of_one_mapping(small, tmp_path):
         loaded.index_.order,
         loaded.index_._rows.strips,
         loaded.whitener_.x_map,
-        loaded._local.z_squared,
+        loaded.calibration_rows_,
     ]
     for array in arrays:
         assert not array.flags.writeable
@@ -509,7 +509,7 @@ def test_hostile_headers_do_no_harm(small, data, tmp_path):
     [
         (("learned", "n_neighbors_"), 2**40),
         (("learned", "n_neighbors_"), 0),
-        (("learned", "_local", "value", "n_neighbors"), 2**40),
+        (("learned", "_scale", "value", "n_neighbors"), 0.5),
         (("learned", "n_features_in_"), 2),
         (("learned", "index_", "value", "_depth"), 27),
         (("learned", "index_", "value", "_rows", "value", "n"), 580),
@@ -613,10 +613,8 @@ def test_children_that_are_not_there_are_not_visited(small, data, tmp_path):
 
 def test_a_field_that_an_older_package_did_not_know_has_its_default(small, data, tmp_path):
     path = tmp_path / "model.gpnn"
-    assert small[0].shape_.degrees_of_freedom is None
-    path.write_bytes(
-        with_header(small[1], lambda header: header["learned"]["shape_"]["value"].pop("degrees_of_freedom"))
-    )
+    assert small[0].index_.slack == KDTree().slack
+    path.write_bytes(with_header(small[1], lambda header: header["learned"]["index_"]["value"].pop("slack")))
     assert_same(small[0], GPnnRegressor.load(path), data[2])
 
 

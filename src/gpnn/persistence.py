@@ -27,7 +27,7 @@ import gpnn
 from gpnn import _container
 from gpnn._types import Array, Hyperparameters
 from gpnn._validation import check_settings
-from gpnn.calibration import LocalFactors
+from gpnn.calibration import LocalScale
 from gpnn.errors import FileError, GPnnWarning, InvalidInputError, listed
 from gpnn.means import Constant, Linear
 from gpnn.neighbors import IVF, Flat, KDTree, NeighborIndex
@@ -38,7 +38,7 @@ from gpnn.whitening import Whitener
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (Hyperparameters, Whitener, Rows, KDTree, Flat, IVF, LocalFactors, Shape, Constant, Linear)
+    for cls in (Hyperparameters, Whitener, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear)
 }
 """All that a file may name."""
 
@@ -49,7 +49,7 @@ _LEARNED: dict[str, Any] = {
     "n_features_in_": int, "mean_": Constant | Linear, "_y_scale": tuple[float, float], "kernel_": str,
     "n_neighbors_": int, "whitener_": Whitener, "params_": Hyperparameters, "index_": NeighborIndex, "_y": Array,
     "_set_aside": NDArray[np.integer], "alpha_": float, "alpha_interval_": tuple[float, float], "floor_": float,
-    "_local": LocalFactors | None, "shape_": Shape, "calibration_rows_": NDArray[np.integer], "fit_report_": dict,
+    "_scale": LocalScale | None, "shape_": Shape, "calibration_rows_": NDArray[np.integer], "fit_report_": dict,
 }  # fmt: skip
 """Without these there is no prediction. What else `fit` leaves is kept too, as it is."""
 
@@ -286,24 +286,14 @@ def _fits(value, hint) -> bool:
 
 def _check_sizes(model: GPnnRegressor) -> None:
     """Whatever compiled code takes on trust: all parts speak of the same rows and columns."""
-    d, whitener, local = model.n_features_in_, model.whitener_, model._local
-    n, *columns = _shape(model.index_)
-    if local is not None:
-        c, d_local = _shape(local.index)
-        columns.append(d_local)
-        if local.z_squared.shape != (c,) or not 1 <= local.n_neighbors <= c:
-            raise ValueError(f"{c} calibration rows, but {local.z_squared.shape} z² and {local.n_neighbors} neighbours")
-    if np.size(model.params_.lengthscale) != 1:
-        columns.append(np.size(model.params_.lengthscale))
-    if {*columns, *whitener.x_mean.shape, *whitener.x_map.shape} != {d} or whitener.x_mean.ndim != 1:
-        raise ValueError(f"{d} columns, but parts for others")
+    d, whitener, index = model.n_features_in_, model.whitener_, model.index_
+    assert isinstance(index, StoredIndex)  # as its type was checked to be
+    n, lengthscales = index._rows.n, np.size(model.params_.lengthscale)
+    columns = [index._rows.d, *whitener.x_mean.shape, *whitener.x_map.shape, d if lengthscales == 1 else lengthscales]
+    if set(columns) != {d} or whitener.x_mean.ndim != 1:
+        raise ValueError(f"{d} columns, but parts for {columns}")
     if model._y.shape != (n,) or not 1 <= model.n_neighbors_ <= n:
         raise ValueError(f"{n} rows, but targets {model._y.shape} and {model.n_neighbors_} neighbours")
-
-
-def _shape(index: NeighborIndex) -> tuple[int, int]:
-    assert isinstance(index, StoredIndex)  # as its type was checked to be
-    return index._rows.n, index._rows.d
 
 
 def _summary(node, table: dict, depth: int = 0):
