@@ -15,6 +15,7 @@ import numbers
 import os
 import types
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -26,8 +27,8 @@ import gpnn
 from gpnn import _container
 from gpnn._types import Array, Hyperparameters
 from gpnn._validation import check_settings
-from gpnn.calibration import LocalFactors
-from gpnn.errors import FileError, GPnnWarning, InvalidInputError
+from gpnn.calibration import LocalScale
+from gpnn.errors import FileError, GPnnWarning, InvalidInputError, listed
 from gpnn.means import Constant, Linear
 from gpnn.neighbors import IVF, Flat, KDTree, NeighborIndex
 from gpnn.neighbors.cells import Rows, StoredIndex
@@ -37,7 +38,7 @@ from gpnn.whitening import Whitener
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (Hyperparameters, Whitener, Rows, KDTree, Flat, IVF, LocalFactors, Shape, Constant, Linear)
+    for cls in (Hyperparameters, Whitener, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear)
 }
 """All that a file may name."""
 
@@ -48,7 +49,7 @@ _LEARNED: dict[str, Any] = {
     "n_features_in_": int, "mean_": Constant | Linear, "_y_scale": tuple[float, float], "kernel_": str,
     "n_neighbors_": int, "whitener_": Whitener, "params_": Hyperparameters, "index_": NeighborIndex, "_y": Array,
     "_set_aside": NDArray[np.integer], "alpha_": float, "alpha_interval_": tuple[float, float], "floor_": float,
-    "_local": LocalFactors | None, "shape_": Shape, "calibration_rows_": NDArray[np.integer], "fit_report_": dict,
+    "_scale": LocalScale | None, "shape_": Shape, "calibration_rows_": NDArray[np.integer], "fit_report_": dict,
 }  # fmt: skip
 """Without these there is no prediction. What else `fit` leaves is kept too, as it is."""
 
@@ -71,11 +72,15 @@ def write(path: str | os.PathLike, regressor: GPnnRegressor, schema: dict | None
             "joblib.dump or skops.io.dump."
         )
     arrays: dict[str, NDArray] = {}
-    settings, learned = _settings(regressor, arrays), {}
-    for name, value in vars(regressor).items():
-        if name not in regressor.get_params(deep=False):
-            learned[name] = _encode(value, name, arrays)
+    learned = {name: _encode(value, name, arrays) for name, value in vars(regressor).items() if _is_learned(name)}
+    settings = _settings(regressor, arrays)
     content = {"gpnn": gpnn.__version__, "settings": settings, "learned": learned, "schema": _plain(schema)}
+    try:
+        _restored(content, arrays)  # what could not be read is not written
+    except _container.MALFORMED as error:
+        raise InvalidInputError(
+            f"The model cannot be kept in a model file: {error}. Was it changed by hand?"
+        ) from error
     _container.write(Path(path), content, arrays, "save" if regressor.verbose else None)
 
 
@@ -88,11 +93,8 @@ def read(path: str | os.PathLike, verify: bool = True) -> Stored:
     path = Path(path)
     content, arrays = _container.read(path, verify)
     try:
-        settings, learned = (
-            {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
-        )
-        return Stored(_restored(settings, learned), content["schema"])
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        return Stored(_restored(content, arrays), content["schema"])
+    except _container.MALFORMED as error:
         raise FileError(
             f"{path} holds no model that gpnn {gpnn.__version__} can use ({error}); it was written by gpnn "
             f"{content.get('gpnn')!r:.40}. Check whether that is a newer version and install it, or fit and save again."
@@ -113,7 +115,7 @@ def describe(path: str | os.PathLike) -> dict:
             "format": _container.VERSION, "gpnn": content["gpnn"], "bytes": header.length, "settings": settings,
             "learned": learned, "arrays": table, "schema": content["schema"],
         }  # fmt: skip
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except _container.MALFORMED as error:
         raise _container.damaged(path, f"its header lacks what belongs there ({error})") from error
 
 
@@ -170,8 +172,9 @@ def _encode_array(array: NDArray, place: str, arrays: dict[str, NDArray]) -> dic
     stored = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     if stored.dtype.str not in _container.DTYPES:
         raise _not_ours(array, place)
-    arrays[place] = stored
-    return {"type": "array", "value": place}
+    name = place if place not in arrays else f"{place} ({len(arrays)})"  # keys may have dots in them
+    arrays[name] = stored
+    return {"type": "array", "value": name}
 
 
 def _not_ours(value, place: str) -> InvalidInputError:
@@ -186,7 +189,7 @@ def _not_ours(value, place: str) -> InvalidInputError:
 def _plain(schema: dict | None) -> dict | None:
     try:
         return json.loads(json.dumps(schema, allow_nan=False))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"The schema must be plain JSON, finite numbers only: {error}.") from error
 
 
@@ -202,21 +205,24 @@ def _decode(node, arrays: dict[str, NDArray], depth: int = 0):
         return [_decode(item, arrays, depth + 1) for item in node]
     kind, value = node["type"], node["value"]
     if kind == "array":
-        return arrays[value][()]  # of no dimension: a number
+        array = arrays[value]
+        return array if array.ndim else array[()]
     if kind == "float" and value in ("inf", "-inf", "nan"):
         return float(value)
     if kind == "texts":
         return np.array([str(text) for text in value], dtype=object)
     if kind == "tuple":
         return tuple(_decode(item, arrays, depth + 1) for item in value)
+    if kind != "dict" and kind not in _CLASSES:
+        raise ValueError(f"{kind!r:.40} is no class of gpnn")
     fields = {name: _decode(field, arrays, depth + 1) for name, field in value.items()}
     return fields if kind == "dict" else _made(_CLASSES[kind], fields)
 
 
 def _made(cls: type, fields: dict):
     """An object of one of our classes: made by its constructor, then given what that does not take."""
-    arguments = get_type_hints(cls.__init__)  # type: ignore[misc]
-    _check_types(cls.__name__, fields, get_type_hints(cls) | arguments)
+    arguments, attributes = _annotations(cls)
+    _check_types(cls.__name__, fields, attributes | arguments)
     made = cls(**{name: value for name, value in fields.items() if name in arguments})
     made.__dict__.update({name: value for name, value in fields.items() if name not in arguments})
     if isinstance(made, Rows) or (isinstance(made, StoredIndex) and "_rows" in fields):
@@ -224,18 +230,31 @@ def _made(cls: type, fields: dict):
     return made
 
 
-def _restored(settings: dict, learned: dict) -> GPnnRegressor:
+@cache
+def _annotations(cls: type) -> tuple[dict, dict]:
+    """Of a class's constructor, and of its body and those it comes from."""
+    return get_type_hints(cls.__init__), get_type_hints(cls)  # type: ignore[misc]
+
+
+def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
+    settings, learned = (
+        {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
+    )
     model = GPnnRegressor(**settings)
     check_settings(model)
-    for name in learned:
-        if not (name.isidentifier() and (name[0] == "_" or name[-1] == "_")) or hasattr(GPnnRegressor, name):
-            raise ValueError(f"{name:.40} is not something that fit leaves")
-    for name in _LEARNED.keys() - learned.keys():
-        raise ValueError(f"there is no {name}")
+    wrong, missing = [name for name in learned if not _is_learned(name)], sorted(_LEARNED.keys() - learned.keys())
+    if wrong or missing:
+        raise ValueError(f"what fit leaves is without {listed(missing)}" if missing else f"{wrong[0]:.40} is unknown")
     _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED)
     model.__dict__.update(learned)
     _check_sizes(model)
     return model
+
+
+def _is_learned(name: str) -> bool:
+    """Whether an attribute may be something that `fit` left: named like it, and no method nor property of the class."""
+    like_it = name.isidentifier() and (name[0] == "_" or name[-1] == "_") and not name.startswith("__")
+    return like_it and not hasattr(inspect.getattr_static(GPnnRegressor, name, None), "__get__")
 
 
 def _check_types(owner: str, fields: dict, hints: dict) -> None:
@@ -267,24 +286,14 @@ def _fits(value, hint) -> bool:
 
 def _check_sizes(model: GPnnRegressor) -> None:
     """Whatever compiled code takes on trust: all parts speak of the same rows and columns."""
-    d, whitener, local = model.n_features_in_, model.whitener_, model._local
-    n, *columns = _shape(model.index_)
-    if local is not None:
-        c, d_local = _shape(local.index)
-        columns.append(d_local)
-        if local.z_squared.shape != (c,) or not 1 <= local.n_neighbors <= c:
-            raise ValueError(f"{c} calibration rows, but {local.z_squared.shape} z² and {local.n_neighbors} neighbours")
-    if np.size(model.params_.lengthscale) != 1:
-        columns.append(np.size(model.params_.lengthscale))
-    if {*columns, *whitener.x_mean.shape, *whitener.x_map.shape} != {d} or whitener.x_mean.ndim != 1:
-        raise ValueError(f"{d} columns, but parts for others")
+    d, whitener, index = model.n_features_in_, model.whitener_, model.index_
+    assert isinstance(index, StoredIndex)  # as its type was checked to be
+    n, lengthscales = index._rows.n, np.size(model.params_.lengthscale)
+    columns = [index._rows.d, *whitener.x_mean.shape, *whitener.x_map.shape, d if lengthscales == 1 else lengthscales]
+    if set(columns) != {d} or whitener.x_mean.ndim != 1:
+        raise ValueError(f"{d} columns, but parts for {columns}")
     if model._y.shape != (n,) or not 1 <= model.n_neighbors_ <= n:
         raise ValueError(f"{n} rows, but targets {model._y.shape} and {model.n_neighbors_} neighbours")
-
-
-def _shape(index: NeighborIndex) -> tuple[int, int]:
-    assert isinstance(index, StoredIndex)  # as its type was checked to be
-    return index._rows.n, index._rows.d
 
 
 def _summary(node, table: dict, depth: int = 0):
