@@ -196,6 +196,14 @@ def test_what_cannot_be_predicted_is_explained(change, reason, model, new):
         model.predict(change(new))
 
 
+def test_kept_columns_must_be_such_as_can_be_written(model, new, tmp_path):
+    new["list"] = [[1, 2]] * len(new)
+    with pytest.raises(InvalidInputError, match=r"cannot be written to .*p.csv.*list"):
+        model.predict_file(new, tmp_path / "p.csv", keep=["list"])
+    assert not list(tmp_path.iterdir())
+    assert model.predict_file(new, tmp_path / "p.parquet", keep=["list"]) == len(new)
+
+
 def test_no_rows_give_no_predictions(model, new):
     assert model.predict(new[:0]).num_rows == 0
     with pytest.raises(InvalidInputError, match="No row is left"):

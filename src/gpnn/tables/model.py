@@ -52,6 +52,7 @@ class TableModel:
         regressor: GPnnRegressor | None = None,
         features: list[str] | None = None,
         ignore: list[str] | None = None,
+        categories: list[str] | None = None,
         missing: str = "error",
         max_levels: int = 20,
     ) -> TableModel:
@@ -60,7 +61,8 @@ class TableModel:
         regressor = GPnnRegressor() if regressor is None else regressor
         table = _opened(table, "read" if regressor.verbose else None)
         names = _choose(table, target, features, ignore or [])
-        encoder = TableEncoder(max_levels=max_levels, missing="impute" if missing == "impute" else "error")
+        policy = "impute" if missing == "impute" else "error"
+        encoder = TableEncoder(categories=categories or [], max_levels=max_levels, missing=policy)
         n_rows = encoder.survey(table, names)
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
