@@ -21,6 +21,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -34,21 +35,24 @@ from gpnn.errors import FileError, InvalidInputError
 
 VERSION = 1
 DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What comes of taking a header at its word where it is not one that `write` made."""
 
 _MAGIC = b"\x89GPNN\r\n\x1a"  # no text file begins like this, and a transfer that rewrites line ends breaks it
 _FIXED = struct.Struct("<8sIIQ")
 _HEADER_AT = _FIXED.size + hashlib.sha256().digest_size
 _ALIGNMENT = 64
 _BLOCK = 2**22
-_LONGEST_HEADER = 2**26
+_LONGEST_HEADER = 2**24
 _MOST_AXES = 8
 
 
 class Header(NamedTuple):
     content: dict
-    """What the header says, decoded from JSON but for the rest not trusted."""
-    arrays_at: int
+    """As it is in the file: JSON, and nothing more is known of it."""
+    end: int
     length: int
+    """Of the whole file."""
 
 
 def write(path: Path, content: dict, arrays: dict[str, NDArray], progress: str | None = None) -> None:
@@ -98,9 +102,9 @@ def read(path: Path, verify: bool = True) -> tuple[dict, dict[str, NDArray]]:
             sums[name] = entry["crc32"]
             if any(mapping[stop : _aligned(stop)]):
                 raise ValueError(f"bytes after the array {name} are not zero")
-        if any(mapping[_HEADER_AT + _header_length(mapping) : header.arrays_at]):
+        if any(mapping[header.end : _aligned(header.end)]):
             raise ValueError("bytes after the header are not zero")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         raise damaged(path, f"its table of arrays is wrong ({error})") from error
     if verify:
         _verify(path, arrays, sums)
@@ -151,8 +155,7 @@ def _read_header(path: Path, file: BinaryIO) -> Header:
     text = file.read(header_length)
     if _digest(start[: _FIXED.size], text) != start[_FIXED.size :]:
         raise damaged(path, "the header does not match its checksum")
-    # Files of older versions are brought up to date here, once there are any.
-    if version != VERSION:
+    if version < 1:
         raise damaged(path, f"there is no version {version} of the model file")
     try:
         content = json.loads(text, parse_constant=_refuse)
@@ -160,12 +163,13 @@ def _read_header(path: Path, file: BinaryIO) -> Header:
         raise damaged(path, f"the header is not JSON as gpnn writes it ({error})") from error
     if not isinstance(content, dict):
         raise damaged(path, "the header is not a JSON object")
-    return Header(content, _aligned(_HEADER_AT + header_length), length)
+    # Once there are older versions, what they say is put in today's words here.
+    return Header(content, _HEADER_AT + header_length, length)
 
 
 def _layout(header: Header) -> Iterator[tuple[str, dict, int, int]]:
     """Each array with where it begins and ends; ValueError unless they fill the file one after the other."""
-    end = header.arrays_at
+    begin = end = _aligned(header.end)
     for name, entry in header.content["arrays"].items():
         if entry["dtype"] not in DTYPES:
             raise ValueError(f"{name} has the type {entry['dtype']!r:.40}")
@@ -173,7 +177,7 @@ def _layout(header: Header) -> Iterator[tuple[str, dict, int, int]]:
         if len(shape) > _MOST_AXES or not all(type(size) is int and size >= 0 for size in shape):
             raise ValueError(f"{name} has the shape {shape!s:.40}")
         start, stop = end, end + np.dtype(entry["dtype"]).itemsize * prod(shape)
-        if entry["offset"] != start - header.arrays_at or stop > header.length:
+        if entry["offset"] != start - begin or stop > header.length:
             raise ValueError(f"{name} is not where it should be")
         if len(entry["crc32"]) != len(range(start, stop, _BLOCK)):
             raise ValueError(f"{name} has {len(entry['crc32'])} checksums")
@@ -181,10 +185,6 @@ def _layout(header: Header) -> Iterator[tuple[str, dict, int, int]]:
         yield name, entry, start, stop
     if end != header.length:
         raise ValueError("the arrays do not fill the file")
-
-
-def _header_length(mapping: mmap.mmap) -> int:
-    return _FIXED.unpack_from(mapping)[2]
 
 
 def _refuse(constant: str):
@@ -207,7 +207,10 @@ def _checksums(arrays: dict[str, NDArray], progress: str | None = None) -> dict[
         for name, k, part in todo[some]:
             sums[name][k] = zlib.crc32(part)
 
-    for_each_block(add_up, len(todo), 1, None, progress)
+    if sum(array.nbytes for array in arrays.values()) > 4 * _BLOCK:
+        for_each_block(add_up, len(todo), 1, None, progress)
+    else:  # done before threads have begun
+        add_up(slice(None))
     return sums
 
 
@@ -227,8 +230,8 @@ def _aligned(position: int) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name last; on systems where a folder cannot be opened it does so by itself."""
-    if os.name == "posix":
+    """Make the new name last, where folders can be opened; elsewhere the system sees to it."""
+    with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

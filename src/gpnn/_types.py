@@ -20,6 +20,8 @@ class Hyperparameters:
     noise_variance: float
 
     def __post_init__(self):
+        if np.ndim(self.lengthscale):
+            object.__setattr__(self, "lengthscale", np.asarray(self.lengthscale, dtype=float))
         for name, lowest in (("lengthscale", "positive"), ("kernel_variance", "positive"), ("noise_variance", "≥ 0")):
             value = np.asarray(getattr(self, name), dtype=float)
             in_range = value >= 0 if lowest == "≥ 0" else value > 0

@@ -15,6 +15,7 @@ import numbers
 import os
 import types
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -27,7 +28,7 @@ from gpnn import _container
 from gpnn._types import Array, Hyperparameters
 from gpnn._validation import check_settings
 from gpnn.calibration import LocalFactors
-from gpnn.errors import FileError, GPnnWarning, InvalidInputError
+from gpnn.errors import FileError, GPnnWarning, InvalidInputError, listed
 from gpnn.means import Constant, Linear
 from gpnn.neighbors import IVF, Flat, KDTree, NeighborIndex
 from gpnn.neighbors.cells import Rows, StoredIndex
@@ -71,11 +72,15 @@ def write(path: str | os.PathLike, regressor: GPnnRegressor, schema: dict | None
             "joblib.dump or skops.io.dump."
         )
     arrays: dict[str, NDArray] = {}
-    settings, learned = _settings(regressor, arrays), {}
-    for name, value in vars(regressor).items():
-        if name not in regressor.get_params(deep=False):
-            learned[name] = _encode(value, name, arrays)
+    learned = {name: _encode(value, name, arrays) for name, value in vars(regressor).items() if _is_learned(name)}
+    settings = _settings(regressor, arrays)
     content = {"gpnn": gpnn.__version__, "settings": settings, "learned": learned, "schema": _plain(schema)}
+    try:
+        _restored(content, arrays)  # what could not be read is not written
+    except _container.MALFORMED as error:
+        raise InvalidInputError(
+            f"The model cannot be kept in a model file: {error}. Was it changed by hand?"
+        ) from error
     _container.write(Path(path), content, arrays, "save" if regressor.verbose else None)
 
 
@@ -88,11 +93,8 @@ def read(path: str | os.PathLike, verify: bool = True) -> Stored:
     path = Path(path)
     content, arrays = _container.read(path, verify)
     try:
-        settings, learned = (
-            {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
-        )
-        return Stored(_restored(settings, learned), content["schema"])
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        return Stored(_restored(content, arrays), content["schema"])
+    except _container.MALFORMED as error:
         raise FileError(
             f"{path} holds no model that gpnn {gpnn.__version__} can use ({error}); it was written by gpnn "
             f"{content.get('gpnn')!r:.40}. Check whether that is a newer version and install it, or fit and save again."
@@ -113,7 +115,7 @@ def describe(path: str | os.PathLike) -> dict:
             "format": _container.VERSION, "gpnn": content["gpnn"], "bytes": header.length, "settings": settings,
             "learned": learned, "arrays": table, "schema": content["schema"],
         }  # fmt: skip
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except _container.MALFORMED as error:
         raise _container.damaged(path, f"its header lacks what belongs there ({error})") from error
 
 
@@ -170,8 +172,9 @@ def _encode_array(array: NDArray, place: str, arrays: dict[str, NDArray]) -> dic
     stored = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     if stored.dtype.str not in _container.DTYPES:
         raise _not_ours(array, place)
-    arrays[place] = stored
-    return {"type": "array", "value": place}
+    name = place if place not in arrays else f"{place} ({len(arrays)})"  # keys may have dots in them
+    arrays[name] = stored
+    return {"type": "array", "value": name}
 
 
 def _not_ours(value, place: str) -> InvalidInputError:
@@ -186,7 +189,7 @@ def _not_ours(value, place: str) -> InvalidInputError:
 def _plain(schema: dict | None) -> dict | None:
     try:
         return json.loads(json.dumps(schema, allow_nan=False))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"The schema must be plain JSON, finite numbers only: {error}.") from error
 
 
@@ -202,21 +205,24 @@ def _decode(node, arrays: dict[str, NDArray], depth: int = 0):
         return [_decode(item, arrays, depth + 1) for item in node]
     kind, value = node["type"], node["value"]
     if kind == "array":
-        return arrays[value][()]  # of no dimension: a number
+        array = arrays[value]
+        return array if array.ndim else array[()]
     if kind == "float" and value in ("inf", "-inf", "nan"):
         return float(value)
     if kind == "texts":
         return np.array([str(text) for text in value], dtype=object)
     if kind == "tuple":
         return tuple(_decode(item, arrays, depth + 1) for item in value)
+    if kind != "dict" and kind not in _CLASSES:
+        raise ValueError(f"{kind!r:.40} is no class of gpnn")
     fields = {name: _decode(field, arrays, depth + 1) for name, field in value.items()}
     return fields if kind == "dict" else _made(_CLASSES[kind], fields)
 
 
 def _made(cls: type, fields: dict):
     """An object of one of our classes: made by its constructor, then given what that does not take."""
-    arguments = get_type_hints(cls.__init__)  # type: ignore[misc]
-    _check_types(cls.__name__, fields, get_type_hints(cls) | arguments)
+    arguments, attributes = _annotations(cls)
+    _check_types(cls.__name__, fields, attributes | arguments)
     made = cls(**{name: value for name, value in fields.items() if name in arguments})
     made.__dict__.update({name: value for name, value in fields.items() if name not in arguments})
     if isinstance(made, Rows) or (isinstance(made, StoredIndex) and "_rows" in fields):
@@ -224,18 +230,30 @@ def _made(cls: type, fields: dict):
     return made
 
 
-def _restored(settings: dict, learned: dict) -> GPnnRegressor:
+@cache
+def _annotations(cls: type) -> tuple[dict, dict]:
+    """Of a class's constructor, and of its body and those it comes from."""
+    return get_type_hints(cls.__init__), get_type_hints(cls)  # type: ignore[misc]
+
+
+def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
+    settings, learned = (
+        {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
+    )
     model = GPnnRegressor(**settings)
     check_settings(model)
-    for name in learned:
-        if not (name.isidentifier() and (name[0] == "_" or name[-1] == "_")) or hasattr(GPnnRegressor, name):
-            raise ValueError(f"{name:.40} is not something that fit leaves")
-    for name in _LEARNED.keys() - learned.keys():
-        raise ValueError(f"there is no {name}")
+    wrong, missing = [name for name in learned if not _is_learned(name)], sorted(_LEARNED.keys() - learned.keys())
+    if wrong or missing:
+        raise ValueError(f"what fit leaves is without {listed(missing)}" if missing else f"{wrong[0]:.40} is unknown")
     _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED)
     model.__dict__.update(learned)
     _check_sizes(model)
     return model
+
+
+def _is_learned(name: str) -> bool:
+    """Whether an attribute may be something that `fit` left: named like it, and no part of the class."""
+    return name.isidentifier() and (name[0] == "_" or name[-1] == "_") and not hasattr(GPnnRegressor, name)
 
 
 def _check_types(owner: str, fields: dict, hints: dict) -> None:

@@ -57,6 +57,14 @@ def test_rows_in_a_regular_pattern(m):
 
 
 @pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("n", [300, 25_000])
+def test_a_query_that_is_not_a_number_has_no_neighbours(name, n, rng):
+    index = build(EXACT[name], make(rng, n, 2)[0], 10)
+    with pytest.raises(InvalidInputError, match="fewer than"):
+        index.query(np.full((1, 2), np.nan, np.float32), 10)
+
+
+@pytest.mark.parametrize("name", EXACT)
 def test_more_neighbours_than_rows(name, rng):
     index = build(EXACT[name], rng.normal(size=(50, 2)).astype(np.float32), 50)
     with pytest.raises(InvalidInputError, match="fewer than 51 rows"):

@@ -185,7 +185,7 @@ def test_the_rule_survives_json(frame, make_frame):
     encoder = TableEncoder().fit(frame.drop(columns="price"), frame["price"])
     restored = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
     assert restored.columns_ == encoder.columns_
-    assert restored.get_params() == encoder.get_params()
+    assert restored.to_dict() == encoder.to_dict()
     new = make_frame(50, seed=3)
     np.testing.assert_array_equal(restored.transform(new), encoder.transform(new))
 

@@ -82,8 +82,6 @@ class KDTree(StoredIndex):
             raise InvalidInputError(f"A tree of depth {self._depth} cannot have levels that begin at {self._starts}.")
         if self._boxes.shape != (self._starts[-1], 2, self._rows.d, STRIP):
             raise InvalidInputError(f"A tree of depth {self._depth} cannot have boxes {self._boxes.shape}.")
-        if not np.isposinf(self._boxes[0, 0, :, 1 << _root_bits(self._depth) :]).all():
-            raise InvalidInputError("The root has children that are not there.")
 
     def query(self, X: Array, n_neighbors: int) -> Neighbors:
         keys = new_keys(len(X), n_neighbors)
@@ -185,7 +183,8 @@ def _level_starts(depth: int) -> NDArray[np.int64]:
     return np.cumsum([0, *groups])
 
 
-def _root_bits(depth: int) -> int:
+@jit
+def _root_bits(depth):
     return depth % _FANOUT_BITS or min(depth, _FANOUT_BITS)
 
 
@@ -211,6 +210,7 @@ def _make_boxes(rows: NDArray[np.float32], depth: int, starts: NDArray[np.int64]
 def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack):
     n_queries, d = queries.shape
     last = len(starts) - 2
+    children_of_root = (uint64(1) << uint64(1 << _root_bits(depth))) - uint64(1)
     flat = boxes.reshape(-1)
     scratch = np.empty(64, np.float32)
     bits = scratch.view(np.uint32)
@@ -243,6 +243,8 @@ def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack):
                 gap = maximum(maximum(low - x, x - high), zero)
                 r2 = fma(gap, gap, r2)
             near = mask_below(r2 * like(zero, slack), bound)
+            if level == 0:  # whatever the boxes say: a query that is not a number is near to all of them
+                near &= children_of_root
             store(scratch, 0, r2)
             below = top
             while near:
