@@ -147,6 +147,16 @@ def test_a_model_remembers_what_to_do_about_missing_values(missing, holes, quick
         assert model.predict(holes)["mean"].null_count == (2 if missing == "drop" else 0)
 
 
+def test_nothing_left_to_learn_from(new, quick_regressor):
+    with pytest.raises(InvalidInputError, match="has 1 rows to learn from"):
+        TableModel.fit(new[["size", "price"]][:1], "price", regressor=quick_regressor)
+    empty = new.assign(size=np.nan)
+    with pytest.raises(InvalidInputError, match="No row has a value in size"):
+        TableModel.fit(empty, "price", regressor=quick_regressor, missing="impute")
+    with pytest.warns(GPnnWarning), pytest.raises(InvalidInputError, match="has 0 rows to learn from"):
+        TableModel.fit(empty, "price", regressor=quick_regressor, missing="drop")
+
+
 def test_rows_without_target(new, quick_regressor):
     new.loc[[1, 2], "price"] = np.nan
     with pytest.raises(InvalidInputError, match=r"in 2 rows, by column: price \(2\)"):

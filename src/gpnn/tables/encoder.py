@@ -309,6 +309,8 @@ def _fill(column: Column, encoded: Array) -> tuple[float, ...]:
     if isinstance(column, OneHot):
         return (0.0,) * encoded.shape[1]
     known = encoded[~np.isnan(encoded).any(axis=1)]
+    if len(known) == 0:
+        raise InvalidInputError(f"No row has a value in {column.name}. Leave this column out (--ignore).")
     if isinstance(column, Date):
         time = known[:, 0] if "days" in column.parts else np.arctan2(known[:, 0], known[:, 1]) / (2 * np.pi) % 1.0
         return tuple(column.of_days(np.median(time, keepdims=True))[0].tolist())

@@ -67,6 +67,11 @@ class TableModel:
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
         rows = _read(table, encoder, target, missing, n_rows)
+        if len(rows.y) < 2:
+            raise InvalidInputError(
+                f"{table.name} has {len(rows.y)} rows to learn from. Check that it is the right file, and that not "
+                "every row has a missing value."
+            )
         X = encoder.learn(rows.X, rows.y)
         if missing == "impute":
             encoder.impute(X)
