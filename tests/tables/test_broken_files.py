@@ -10,6 +10,7 @@ import pytest
 
 from gpnn import TableModel
 from gpnn.cli import main
+from gpnn.errors import FileError, InvalidInputError
 
 _INSERTED = [
     b"\0",
@@ -101,6 +102,22 @@ def test_files_broken_at_random(ending, cases, check, contents):
     rng = random.Random(ending)
     went_well = sum(check(f"t.{ending}", broken(contents[ending], rng)) for _ in range(cases))
     assert went_well < 0.5 * cases  # most of them were noticed
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_training_files_broken_at_random(ending, frame, quick_regressor, tmp_path):
+    path = tmp_path / f"t.{ending}"
+    frame = frame[:30].drop(columns="street")
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    content, rng = path.read_bytes(), random.Random(ending)
+    refused = 0
+    for _ in range(200):
+        path.write_bytes(broken(content, rng))
+        try:
+            TableModel.fit(path, "price", regressor=quick_regressor, missing=rng.choice(["error", "impute", "drop"]))
+        except (InvalidInputError, FileError):
+            refused += 1
+    assert 100 < refused < 200
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])

@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 from gpnn import TableEncoder
 from gpnn.errors import GPnnWarning, InvalidInputError
+from gpnn.tables.reading import open_table
 
 
 def encode(train: dict, new: dict | None = None, y=None, **settings):
@@ -137,6 +138,24 @@ def test_columns_that_would_be_misread_are_refused(values, reason):
         TableEncoder().fit(pd.DataFrame({"x": values}))
 
 
+@pytest.mark.parametrize("values", [["1", "2", "3", "?"], ["2020-01-01", "2020-02-30", "2020-01-03"]])
+def test_a_few_texts_among_numbers_are_no_category(values, tmp_path):
+    path = tmp_path / "x.csv"
+    pd.DataFrame({"x": values * 10, "y": np.arange(10.0 * len(values))}).to_csv(path)
+    with pytest.raises(InvalidInputError, match=r"'x' holds '(\?|2020-02-30)' among (numbers|dates).*--categories"):
+        TableEncoder().survey(open_table(path), ["x"])
+    encoder = TableEncoder(categories=["x"])
+    encoder.survey(open_table(path), ["x"])
+    assert len(encoder.columns_[0].levels) == len(values)
+
+
+def test_numbers_can_be_said_to_be_categories():
+    train = {"zone": [3, 1, 3, 2], "x": [1.0, 2.0, 3.0, 4.0]}
+    assert list(encode(train, categories=["zone"])) == ["zone=1", "zone=2", "x"]
+    with pytest.raises(InvalidInputError, match="Did you mean 'zone'"):
+        encode(train, categories=["zones"])
+
+
 def test_missing_values_are_named_and_counted():
     frame = pd.DataFrame({"a": [1.0, None, np.inf, 4.0], "b": ["x", "x", None, "y"], "c": [1, 2, 3, 4]})
     with pytest.raises(InvalidInputError, match=r"in 4 rows, by column: a \(2\), b \(1\)\. .*impute"):
@@ -166,7 +185,7 @@ def test_the_rule_survives_json(frame, make_frame):
     encoder = TableEncoder().fit(frame.drop(columns="price"), frame["price"])
     restored = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
     assert restored.columns_ == encoder.columns_
-    assert restored.get_params() == encoder.get_params()
+    assert restored.to_dict() == encoder.to_dict()
     new = make_frame(50, seed=3)
     np.testing.assert_array_equal(restored.transform(new), encoder.transform(new))
 

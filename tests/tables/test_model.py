@@ -147,6 +147,16 @@ def test_a_model_remembers_what_to_do_about_missing_values(missing, holes, quick
         assert model.predict(holes)["mean"].null_count == (2 if missing == "drop" else 0)
 
 
+def test_nothing_left_to_learn_from(new, quick_regressor):
+    with pytest.raises(InvalidInputError, match="has 1 rows to learn from"):
+        TableModel.fit(new[["size", "price"]][:1], "price", regressor=quick_regressor)
+    empty = new.assign(size=np.nan)
+    with pytest.raises(InvalidInputError, match="No row has a value in size"):
+        TableModel.fit(empty, "price", regressor=quick_regressor, missing="impute")
+    with pytest.warns(GPnnWarning), pytest.raises(InvalidInputError, match="has 0 rows to learn from"):
+        TableModel.fit(empty, "price", regressor=quick_regressor, missing="drop")
+
+
 def test_rows_without_target(new, quick_regressor):
     new.loc[[1, 2], "price"] = np.nan
     with pytest.raises(InvalidInputError, match=r"in 2 rows, by column: price \(2\)"):
@@ -194,6 +204,14 @@ def test_what_cannot_be_fitted_is_explained(options, reason, frame, quick_regres
 def test_what_cannot_be_predicted_is_explained(change, reason, model, new):
     with pytest.raises(InvalidInputError, match=reason):
         model.predict(change(new))
+
+
+def test_kept_columns_must_be_such_as_can_be_written(model, new, tmp_path):
+    new["list"] = [[1, 2]] * len(new)
+    with pytest.raises(InvalidInputError, match=r"cannot be written to .*p.csv.*list"):
+        model.predict_file(new, tmp_path / "p.csv", keep=["list"])
+    assert not list(tmp_path.iterdir())
+    assert model.predict_file(new, tmp_path / "p.parquet", keep=["list"]) == len(new)
 
 
 def test_no_rows_give_no_predictions(model, new):

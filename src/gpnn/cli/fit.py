@@ -23,6 +23,7 @@ def add_to(commands) -> None:
     columns = parser.add_mutually_exclusive_group()
     columns.add_argument("--features", nargs="+", metavar="COLUMN", help="learn from these only")
     columns.add_argument("--ignore", nargs="+", metavar="COLUMN", help="learn from all but these")
+    add("--categories", nargs="+", metavar="COLUMN", help="columns that are categories though they look like numbers")
     add("--paper", action="store_true", help="the published recipe: exponential kernel, m = 400, one lengthscale")
     add("--kernel", choices=["auto", *KERNELS], help="(default: chosen on held-out rows)")
     add("--neighbors", type=whole_number(1), metavar="M", help="rows per prediction (default: chosen on held-out rows)")
@@ -50,6 +51,7 @@ def _run(args: argparse.Namespace) -> None:
         regressor=regressor,
         features=args.features,
         ignore=args.ignore,
+        categories=args.categories,
         missing=args.missing or "error",
         max_levels=args.max_levels,
     )

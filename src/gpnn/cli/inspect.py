@@ -20,10 +20,9 @@ def show(path: Path, as_json: bool) -> None:
         print(json.dumps(facts, ensure_ascii=False))
         return
     for name, value in facts.items():
-        if isinstance(value, dict):
-            print(name)
-            for key, entry in value.items():
-                print(f"  {key:18s}{_text(entry)}")
+        if isinstance(value, dict) and value:
+            width = max(16, *map(len, value))
+            print(name, *(f"  {key:{width}s}  {_text(entry)}" for key, entry in value.items()), sep="\n")
         else:
             print(f"{name:20s}{_text(value)}")
 

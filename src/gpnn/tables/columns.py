@@ -240,7 +240,7 @@ def level_codes(values: pa.Array, name: str, levels: tuple[str, ...], unknown: C
 
 
 def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return str(kind) in ("string", "large_string", "string_view")
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +40,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
+    categories : names of columns that are categories, whatever their values look like
     max_levels : categories with more levels than this become mean targets, for which `fit` needs y
     missing : "error" refuses missing values and says where they are; "impute" puts in the median or the most frequent
         level of the training rows; "keep" leaves NaN
@@ -47,7 +50,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     columns_ : the rule of each column, with what it learned
     """
 
-    def __init__(self, *, max_levels: int = 20, missing: str = "error"):
+    def __init__(self, *, categories: Sequence[str] = (), max_levels: int = 20, missing: str = "error"):
+        self.categories = categories
         self.max_levels = max_levels
         self.missing = missing
 
@@ -95,6 +99,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return {
             "version": VERSION,
+            "categories": list(self.categories),
             "max_levels": self.max_levels,
             "missing": self.missing,
             "columns": [rules.to_dict(column) for column in self.columns_],
@@ -107,7 +112,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"This encoding is of version {record.get('version')}, and this gpnn reads version {VERSION}. "
                 "Use the gpnn that wrote it, or fit again."
             )
-        encoder = cls(max_levels=record.get("max_levels", 20), missing=record.get("missing", "error"))
+        settings = ("categories", "max_levels", "missing")
+        encoder = cls(**{name: record[name] for name in settings if name in record})
         encoder.columns_ = tuple(rules.from_dict(column) for column in record.get("columns", ()))
         return encoder
 
@@ -118,7 +124,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_integer("max_levels", self.max_levels, 1)
         if self.missing not in ("error", "impute", "keep"):
             raise InvalidInputError(f"missing = {self.missing!r} is unknown. Choose one of: error, impute, keep.")
+        table.require(list(self.categories), "It was said to be a category.")
         types, n_rows = _read_types(table, names)
+        types.update(dict.fromkeys(set(names) & set(self.categories), pa.string()))
         if n_rows == 0:
             raise InvalidInputError(f"{table.name} has no rows. Check that it is the right file, and that it is whole.")
         empty = [name for name, kind in types.items() if pa.types.is_null(kind)]
@@ -179,6 +187,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         levels, phases = _survey(table, categories, dates)
         for name, kind in types.items():
             if name in categories:
+                if name not in self.categories:
+                    _check_meaning(name, levels[name], table.untyped)
                 yield self._category(name, levels[name], n_rows)
             elif name in dates:
                 yield Date(name, _parts(phases[name]))
@@ -192,12 +202,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _category(self, name: str, counts: Counter, n_rows: int) -> Column:
         if not counts:
             raise InvalidInputError(f"No row has a value in {name}. Leave this column out (--ignore).")
-        for meaning, pattern in _MISREAD.items():
-            if all(pattern.fullmatch(level.strip()) for level in counts):
-                raise InvalidInputError(
-                    f"Column {name!r} holds texts such as {next(iter(counts))!r}, each of which looks like {meaning}. "
-                    "Write it so that it can be read, or leave the column out (--ignore)."
-                )
         if len(counts) > max(self.max_levels, n_rows // 2):
             raise InvalidInputError(
                 f"Column {name!r} has {len(counts):,} different texts in {n_rows:,} rows, such as "
@@ -207,6 +211,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return TargetMean(name, tuple(sorted(counts)))
         levels = sorted(counts, key=lambda level: (-counts[level], level))
         return OneHot(name, tuple(levels), tuple(counts[level] / counts.total() for level in levels))
+
+
+def _check_meaning(name: str, levels: Counter, untyped: bool) -> None:
+    """Refuse texts that were meant to be something else: as categories they would be of little use."""
+    some = list(islice(levels, 1000))
+    cure = "or leave the column out (--ignore), or say that it is a category (--categories)."
+    for meaning, kind in {"numbers": pa.float64(), "dates": pa.timestamp("us")}.items() if untyped else ():
+        odd = [level for level in some if not rules.parses(pa.array([level]), kind)]
+        if 0 < len(odd) < len(some) / 2:
+            raise InvalidInputError(
+                f"Column {name!r} holds {odd[0][:40]!r} among {meaning}. Correct it (a missing value is nothing, or "
+                f"NA), {cure}"
+            )
+    for meaning, pattern in _MISREAD.items():
+        if some and all(pattern.fullmatch(level.strip()) for level in some):
+            raise InvalidInputError(
+                f"Column {name!r} holds texts such as {some[0]!r}, each of which looks like {meaning}. Write it so "
+                f"that it can be read, {cure}"
+            )
 
 
 def missing_message(counts: dict[str, int], n_rows: int, cure: str) -> str:
@@ -286,6 +309,8 @@ def _fill(column: Column, encoded: Array) -> tuple[float, ...]:
     if isinstance(column, OneHot):
         return (0.0,) * encoded.shape[1]
     known = encoded[~np.isnan(encoded).any(axis=1)]
+    if len(known) == 0:
+        raise InvalidInputError(f"No row has a value in {column.name}. Leave this column out (--ignore).")
     if isinstance(column, Date):
         time = known[:, 0] if "days" in column.parts else np.arctan2(known[:, 0], known[:, 1]) / (2 * np.pi) % 1.0
         return tuple(column.of_days(np.median(time, keepdims=True))[0].tolist())

@@ -52,6 +52,7 @@ class TableModel:
         regressor: GPnnRegressor | None = None,
         features: list[str] | None = None,
         ignore: list[str] | None = None,
+        categories: list[str] | None = None,
         missing: str = "error",
         max_levels: int = 20,
     ) -> TableModel:
@@ -60,11 +61,17 @@ class TableModel:
         regressor = GPnnRegressor() if regressor is None else regressor
         table = _opened(table, "read" if regressor.verbose else None)
         names = _choose(table, target, features, ignore or [])
-        encoder = TableEncoder(max_levels=max_levels, missing="impute" if missing == "impute" else "error")
+        policy = "impute" if missing == "impute" else "error"
+        encoder = TableEncoder(categories=categories or [], max_levels=max_levels, missing=policy)
         n_rows = encoder.survey(table, names)
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
         rows = _read(table, encoder, target, missing, n_rows)
+        if len(rows.y) < 2:
+            raise InvalidInputError(
+                f"{table.name} has {len(rows.y)} rows to learn from. Check that it is the right file, and that not "
+                "every row has a missing value."
+            )
         X = encoder.learn(rows.X, rows.y)
         if missing == "impute":
             encoder.impute(X)

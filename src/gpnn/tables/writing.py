@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from gpnn._files import check_folder, whole_or_nothing
+from gpnn.errors import InvalidInputError
 
 Write = Callable[[pa.RecordBatch], None]
 ENDINGS = (".csv", ".parquet")
@@ -31,13 +32,19 @@ def check_output(path: Path | None) -> None:
 def writing(path: Path | None, schema: pa.Schema) -> Iterator[Write]:
     """A function that appends a batch to the table at `path`, or to standard output as CSV."""
     check_output(path)
-    if path is None:
-        with _csv(sys.stdout.buffer, schema) as write:
+    try:
+        if path is None:
+            with _csv(sys.stdout.buffer, schema) as write:
+                yield write
+            return
+        format = _csv if path.suffix.lower() == ".csv" else _parquet
+        with whole_or_nothing(path) as unfinished, open(unfinished, "wb") as file, format(file, schema) as write:
             yield write
-        return
-    format = _csv if path.suffix.lower() == ".csv" else _parquet
-    with whole_or_nothing(path) as unfinished, open(unfinished, "wb") as file, format(file, schema) as write:
-        yield write
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            f"A column cannot be written to {path or 'standard output'}: {error}. Keep other columns; Parquet takes "
+            "more types than CSV."
+        ) from error
 
 
 @contextmanager
