@@ -22,7 +22,7 @@ BATCH_ROWS = 16_384
 MISSING_TEXTS = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>"]
 """What stands for a missing value in CSV, as in pandas."""
 
-_CSV_BLOCK = 1 << 22  # bytes; no row may be longer
+_CSV_BLOCK = 1 << 20  # bytes; no row may be longer, and up to 32 blocks are read ahead
 _SEPARATORS = ",;\t|"
 _INDEX = re.compile(r"(__index_level_\d+__)?")  # as pandas names the numbers of rows: in CSV not at all
 
