@@ -24,7 +24,6 @@ extensions = [
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "gallery/*.zip"]
-suppress_warnings = ["toc.not_readable"]  # of pages that are still being written
 
 html_theme = "furo"
 html_static_path = ["_static"]

@@ -51,7 +51,7 @@ def set_aside(n: int, rng: np.random.Generator, n_judges: int) -> Holdout:
     return Holdout(learn=order[n_judges:], judge=order[:n_judges], hidden=np.sort(order[:n_judges]))
 
 
-def patches(X: Array, rng: np.random.Generator, n_jobs: int | None = None) -> Holdout:
+def patches(X: Array, rng: np.random.Generator, n_jobs: int | None = None, progress: str | None = None) -> Holdout:
     """A tenth of the rows, as compact patches around random rows; X (n, d) in units in which distance means something.
 
     Half of the patches are learned from, the other half judged on.
@@ -59,7 +59,7 @@ def patches(X: Array, rng: np.random.Generator, n_jobs: int | None = None) -> Ho
     n = len(X)
     size = max(1, round(_SHARE * n / _PATCHES))
     centres = rng.choice(n, min(_PATCHES, n), replace=False)
-    index = make_index("exact", n, X.shape[1], size).build(np.array(X, np.float32), size, X[:0], n_jobs)
+    index = make_index("exact", n, X.shape[1], size).build(np.array(X, np.float32), size, X[:0], n_jobs, 0, progress)
     members = index.order[index.query(X[centres], size).indices].astype(np.int64)
     taken = np.zeros(n, dtype=bool)
     parts: tuple[list[Rows], list[Rows]] = ([], [])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpnn._compiled.covariance import KERNEL_NUMBERS
 from gpnn._compiled.likelihood import predictive_likelihoods, scratch
-from gpnn._parallel import for_each_block
+from gpnn._parallel import for_each_block, progress_bar
 from gpnn._types import Array, Hyperparameters, Prediction
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import Kernel
@@ -58,6 +58,7 @@ def refine(
     start: Hyperparameters,
     rounds: tuple[int, ...],
     rng: np.random.Generator,
+    progress: str | None = None,
 ) -> Hyperparameters:
     """θ̂ after as many Adam steps as `rounds` says, with neighbours found anew at the start of each round.
 
@@ -72,23 +73,25 @@ def refine(
     outcomes, innovations = np.empty((_BATCH, 2)), np.empty((_BATCH, m))
     u = np.log([*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)])
     adam = Adam(len(u), n_steps=sum(rounds))
-    for n_steps in rounds:
-        chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES, n_steps * _BATCH), replace=False)]
-        neighbors = searcher(chosen, np.exp(u[:d]), m)
-        for _ in range(n_steps):
-            batch = rng.choice(len(chosen), min(_BATCH, len(chosen)), replace=False)
-            theta = np.exp(u)
-            _, count = predictive_likelihoods(
-                KERNEL_NUMBERS[kernel.name], chosen.X[batch], chosen.y[batch], rows, y, neighbors[batch],
-                theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcomes, innovations,
-            )  # fmt: skip
-            if count == 0:  # nowhere positive definite: more noise will help
-                slope = np.zeros(d + 2)
-                slope[-1] = -1.0
-            else:
-                slope = gradient * theta / count
-            u += adam.step(slope)
-            u[-1] = max(u[-1], _LOWEST)
+    with progress_bar(sum(rounds), progress) as bar:
+        for n_steps in rounds:
+            chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES, n_steps * _BATCH), replace=False)]
+            neighbors = searcher(chosen, np.exp(u[:d]), m)
+            for _ in range(n_steps):
+                batch = rng.choice(len(chosen), min(_BATCH, len(chosen)), replace=False)
+                theta = np.exp(u)
+                _, count = predictive_likelihoods(
+                    KERNEL_NUMBERS[kernel.name], chosen.X[batch], chosen.y[batch], rows, y, neighbors[batch],
+                    theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcomes, innovations,
+                )  # fmt: skip
+                if count == 0:  # nowhere positive definite: more noise will help
+                    slope = np.zeros(d + 2)
+                    slope[-1] = -1.0
+                else:
+                    slope = gradient * theta / count
+                u += adam.step(slope)
+                u[-1] = max(u[-1], _LOWEST)
+                bar.update()
     theta = np.exp(u)
     return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
 

@@ -225,7 +225,9 @@ class GPnnRegressor(DistributionRegressor):
         most = _MOST_JUDGES if self.calibration_size == "auto" else int(self.calibration_size)
         asked = int(_SIZES[-1] if self.n_neighbors == "auto" else self.n_neighbors)
         if self.holdout == "patches":
-            holdout = patches(self._whitener(X, y, "diagonal", warn=False).transform(X), rng, self.n_jobs)
+            holdout = patches(
+                self._whitener(X, y, "diagonal", warn=False).transform(X), rng, self.n_jobs, self._bar("hold out")
+            )
         elif self.holdout != "random":
             holdout = from_splitter(self.holdout, X, y, rng)
         elif self.return_rows or most == 0:
@@ -280,7 +282,7 @@ class GPnnRegressor(DistributionRegressor):
 
     def _whitener(self, X, y, mode: str, warn: bool = True) -> Whitener:
         names = getattr(self, "feature_names_in_", None)
-        whitener = Whitener.fit(X, y, mode, names, self.n_jobs, warn)
+        whitener = Whitener.fit(X, y, mode, names, self.n_jobs, warn, self._bar("whiten"))
         return replace(whitener, y_mean=0.0)  # the mean function has taken out what it wanted to
 
     def _phase_1(self, X, y, holdout: Holdout, rng, report) -> Hyperparameters:
@@ -291,7 +293,12 @@ class GPnnRegressor(DistributionRegressor):
         subset = holdout.learn[: w * s].reshape(w, s)
         X_blocks = self.whitener_.transform(X[subset.ravel()]).reshape(w, s, -1)
         found = estimate(
-            X_blocks, self.whitener_.transform_y(y[subset]), get_kernel(self.kernel_), self.optimizer, self.n_jobs
+            X_blocks,
+            self.whitener_.transform_y(y[subset]),
+            get_kernel(self.kernel_),
+            self.optimizer,
+            self.n_jobs,
+            self._bar("estimate"),
         )
         report["likelihood_evaluations"] = found.n_evaluations
         report["converged"] = found.converged
@@ -333,7 +340,7 @@ class GPnnRegressor(DistributionRegressor):
             found = self.index_.query(queries[part], self.n_neighbors_)
             shares[part] = recall(found, self.index_.exact_query(queries[part], self.n_neighbors_))
 
-        for_each_block(compare, len(queries), 16, self.n_jobs)
+        for_each_block(compare, len(queries), 16, self.n_jobs, self._bar("recall"))
         return float(shares.mean())
 
     def _calibrate(self, X, y, holdout: Holdout, rng, report) -> None:
@@ -470,7 +477,7 @@ class GPnnRegressor(DistributionRegressor):
         def add(part: slice) -> None:
             total[part] += sign * self.mean_.predict(X[part])
 
-        for_each_block(add, len(X), _WHITEN_ROWS, self.n_jobs)
+        for_each_block(add, len(X), _WHITEN_ROWS, self.n_jobs, self._bar("mean"))
         return total
 
     def _standard_quantile(self, levels: Array, law: Prediction) -> Array:

@@ -99,9 +99,11 @@ class Space:
         blocks = rng.choice(n, (max(1, min(_BLOCKS, n // size)), size), replace=False)
         return estimate(self.searcher.rows[blocks], self.y[blocks], get_kernel(kernel), n_jobs=1).params
 
-    def refined(self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator) -> Candidate:
+    def refined(
+        self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None
+    ) -> Candidate:
         kernel = get_kernel(begun.kernel)
-        params = refine(self.searcher, self.y, self.learn, kernel, begun.params, rounds, rng)
+        params = refine(self.searcher, self.y, self.learn, kernel, begun.params, rounds, rng, progress)
         return self.judged(begun.whitening, begun.kernel, True, params)
 
     def judged(self, whitening: str, kernel: str, refined: bool, params: Hyperparameters) -> Candidate:
@@ -167,7 +169,8 @@ def settle(
     More rows lie closer together, and what is best then need not be what was best among few.
     """
     finalists = _leaders(candidates) if n_finalists > 1 else list(candidates[:1])
-    threads = n_jobs if len(finalists) == 1 else 1
+    alone = len(finalists) == 1
+    threads, steps, progress = (n_jobs, progress, None) if alone else (1, None, progress)
     spaces = {
         name: sample.whitened(whiteners[name], rng, n_jobs)
         for name in sorted({candidate.whitening for candidate in finalists})
@@ -180,7 +183,7 @@ def settle(
             begun = finalists[at]
             branch = spaces[begun.whitening].branch(threads)
             again[at].append(branch.judged(begun.whitening, begun.kernel, True, begun.params))
-            again[at].append(branch.refined(begun, _THIRD, np.random.default_rng(seeds[at])))
+            again[at].append(branch.refined(begun, _THIRD, np.random.default_rng(seeds[at]), steps))
 
     for_each_block(work, len(finalists), 1, n_jobs, progress)
     return sorted((candidate for pair in again for candidate in pair), key=_score)

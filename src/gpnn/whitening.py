@@ -40,6 +40,7 @@ class Whitener:
         columns: Sequence[str] | None = None,
         n_jobs: int | None = None,
         warn: bool = True,
+        progress: str | None = None,
     ) -> Whitener:
         """`mode`: "full" decorrelates the columns, "diagonal" only scales them, "none" leaves X as it is.
 
@@ -52,7 +53,7 @@ class Whitener:
         if mode not in WHITENINGS:
             raise InvalidInputError(f"whitening = {mode!r} is unknown. Choose one of: {', '.join(WHITENINGS)}.")
         with np.errstate(over="ignore", invalid="ignore"):
-            mean, covariance = _moments(X, n_jobs, diagonal=mode == "diagonal")
+            mean, covariance = _moments(X, n_jobs, mode == "diagonal", progress)
         variance = covariance if mode == "diagonal" else np.diag(covariance)
         names = [str(name) for name in columns] if columns is not None else [f"column {k}" for k in range(d)]
         if not np.isfinite(variance).all():
@@ -114,7 +115,7 @@ def _map_rows(X, mean, x_map, out):
             out[i, j] = min(max(total[j], -_FARTHEST), _FARTHEST)
 
 
-def _moments(X, n_jobs, diagonal: bool):
+def _moments(X, n_jobs, diagonal: bool, progress: str | None):
     """Mean and covariance (only its diagonal if asked) in two passes of float64 blocks, summed in a fixed order."""
     n = len(X)
     origin = X[0].astype(np.float64)  # so that a constant column sums to exactly zero
@@ -125,7 +126,7 @@ def _moments(X, n_jobs, diagonal: bool):
         centred = X[block] - mean
         parts[block.start // _BLOCK] = (centred**2).sum(axis=0) if diagonal else centred.T @ centred
 
-    for_each_block(add, n, _BLOCK, n_jobs)
+    for_each_block(add, n, _BLOCK, n_jobs, progress)
     return mean, sum(parts) / n
 
 
