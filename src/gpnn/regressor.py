@@ -41,7 +41,7 @@ _RECALL_PROBES = 128
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 _SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])  # m is chosen among these
 _SIZE_JUDGES = 1000
-_FIRST_JUDGES, _FEWER_JUDGES, _MOST_JUDGES = 4000, 10_000, 50_000
+_FIRST_JUDGES, _FEWER_JUDGES, _MOST_JUDGES = 4000, 6000, 50_000
 _TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 
 
@@ -270,7 +270,7 @@ class GPnnRegressor(DistributionRegressor):
         for numbers, finalists in LARGER_SAMPLES:
             larger = Sample.draw(X, y, holdout, rng, numbers)
             if not candidates[0].refined or len(larger.rows) < 1.5 * len(sample.rows):
-                break
+                continue
             sample = larger
             candidates = settle(candidates, sample, whiteners, finalists, rng, self.n_jobs, self._bar("choose"))
             report.setdefault("finalists", []).extend(candidate.row() for candidate in candidates)
@@ -376,7 +376,7 @@ class GPnnRegressor(DistributionRegressor):
 
     def _most_judges(self) -> int:
         """Predictions from few neighbours are cheap, and tell the more of heavy tails."""
-        return int(np.clip(_FEWER_JUDGES * (200 / self.n_neighbors_) ** 2, _FEWER_JUDGES, _MOST_JUDGES))
+        return int(np.clip(_FEWER_JUDGES * (250 / self.n_neighbors_) ** 2, _FEWER_JUDGES, _MOST_JUDGES))
 
     def _predict_judges(self, X, y, judge, hidden: bool, report):
         """Targets, uncalibrated laws and innovations of the judges; with "auto", only as many as α needs."""
