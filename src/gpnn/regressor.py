@@ -61,8 +61,8 @@ class GPnnRegressor(DistributionRegressor):
     holdout : which rows stand in for queries, for choice and calibration: "random" rows; "patches" of neighbouring
         rows, if queries will lie in gaps between the data; or a scikit-learn splitter
     calibration_size : c, rows for phase 2; "auto" takes as many as make α's interval tight; 0 leaves phase 2 out
-    calibration : "local": a floor under the variances and an α(x), where they predict held-out rows better; "global":
-        one α, as in the paper
+    calibration : "local": a floor under the variances, and an α(x) that follows how rough the data are around x, where
+        they predict held-out rows better; "global": one α, as in the paper
     return_rows : True: calibration rows are training rows too (a random one is only left out of its own prediction).
         False: they are set aside for good, as in the paper
     index : "auto", "exact", "kdtree", "flat", "ivf", or an object such as `gpnn.neighbors.IVF(recall=0.999)`
