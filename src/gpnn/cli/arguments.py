@@ -3,8 +3,6 @@
 import argparse
 from collections.abc import Callable
 
-from gpnn._files import check_folder as check_folder
-
 
 def whole_number(lowest: int) -> Callable[[str], int]:
     """A reader of integers from `lowest` on, also as 1e6 or 1_000_000."""

@@ -4,8 +4,9 @@ import argparse
 from pathlib import Path
 
 from gpnn import GPnnRegressor
+from gpnn._files import check_folder
 from gpnn.cli import inspect
-from gpnn.cli.arguments import add_jobs, add_missing, check_folder, seed, whole_number
+from gpnn.cli.arguments import add_jobs, add_missing, seed, whole_number
 from gpnn.kernels import KERNELS
 
 

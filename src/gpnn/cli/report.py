@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 from gpnn import report
-from gpnn.cli.arguments import add_jobs, add_missing, check_folder
+from gpnn._files import check_folder
+from gpnn.cli.arguments import add_jobs, add_missing
 from gpnn.diagnostics import diagnose
 from gpnn.errors import InvalidInputError
 

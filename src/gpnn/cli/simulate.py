@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gpnn._files import whole_or_nothing
+from gpnn._files import check_folder, whole_or_nothing
 from gpnn._types import Hyperparameters
-from gpnn.cli.arguments import check_folder, seed, whole_number
+from gpnn.cli.arguments import seed, whole_number
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import KERNELS
 from gpnn.plots import FIGURE_2, new_figure, simulation_figure
