@@ -13,8 +13,8 @@ from gpnn.errors import InvalidInputError
 _NEIGHBORS = (8, 16, 24, 32, 48, 64, 100, 200)  # k from which α(x) may be made, and all of them
 _SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of the global α in it
 _FLOORS = np.geomspace(1e-3, 3, 11)  # relative to the median variance
-_SURPRISED = 0.005
-"""One row in two hundred is taken to err like any other, however sure its neighbours are: held-out rows may have been
+_SURPRISED = 0.01
+"""One row in a hundred is taken to err like any other, however sure its neighbours are: held-out rows may have been
 lucky, and a variance that is far too small costs more than one that is somewhat too large."""
 _WORTH_IT = 0.005  # nats; less is noise
 

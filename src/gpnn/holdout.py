@@ -41,7 +41,7 @@ def leave_one_out(n: int, rng: np.random.Generator, n_judges: int) -> Holdout:
     order = rng.permutation(n)
     if n < _FEWEST:  # too few to part
         return Holdout(order, order[:n_judges], _none())
-    few = min(n_judges, n // 5)
+    few = min(n_judges, n // 4)
     return Holdout(learn=order[few:], judge=order[:few], hidden=_none())
 
 
