@@ -38,6 +38,7 @@ from gpnn.whitening import Whitener
 
 _WHITEN_ROWS = 65_536
 _RECALL_PROBES = 128
+_LARGER = 1.5  # times the rows, for a sample to be worth another comparison
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 _SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])  # m is chosen among these
 _SIZE_JUDGES = 1000
@@ -265,11 +266,12 @@ class GPnnRegressor(DistributionRegressor):
             return
         whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
-        candidates = choose(sample, whiteners, kernels, self.refine, rng, self.n_jobs, self._bar("choose"))
+        thorough = len(holdout.learn) < _LARGER * len(sample.rows)
+        candidates = choose(sample, whiteners, kernels, self.refine, thorough, rng, self.n_jobs, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
         for numbers, finalists in LARGER_SAMPLES:
             larger = Sample.draw(X, y, holdout, rng, numbers)
-            if not candidates[0].refined or len(larger.rows) < 1.5 * len(sample.rows):
+            if not candidates[0].refined or len(larger.rows) < _LARGER * len(sample.rows):
                 continue
             sample = larger
             candidates = settle(candidates, sample, whiteners, finalists, rng, self.n_jobs, self._bar("choose"))

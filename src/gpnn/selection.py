@@ -123,11 +123,16 @@ def choose(
     whiteners: Mapping[str, Whitener],
     kernels: Sequence[str],
     refined: bool,
+    thorough: bool,
     rng: np.random.Generator,
     n_jobs: int | None = None,
     progress: str | None = None,
 ) -> list[Candidate]:
-    """All that were tried, the best first. `refined`: one lengthscale per column, fitted where predictions happen."""
+    """All that were tried, the best first.
+
+    `refined`: one lengthscale per column, fitted where predictions happen. `thorough`: this is the last word on them.
+    """
+    rounds = _THOROUGH if thorough else _SECOND
     spaces = {name: sample.whitened(whitener, rng, n_jobs) for name, whitener in whiteners.items()}
     for space in spaces.values():
         space.searcher.prepare(space.learn)
@@ -153,7 +158,7 @@ def choose(
         for at in range(part.start, part.stop):
             begun = finalists[at]
             branch = branches[begun.whitening, begun.kernel]
-            longer.append(branch.refined(begun, _SECOND, np.random.default_rng(seeds[1, at])))
+            longer.append(branch.refined(begun, rounds, np.random.default_rng(seeds[1, at])))
 
     for_each_block(second, len(finalists), 1, n_jobs, progress)
     return sorted(candidates + longer, key=_score)
