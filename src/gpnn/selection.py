@@ -25,7 +25,8 @@ _SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; 
 LARGER_SAMPLES = ((3_200_000, 3), (32_000_000, 1))
 """Numbers (rows times columns) of the samples on which the leading three, and then the winner, are refined further."""
 _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
-_FIRST, _SECOND, _THIRD = (
+_FIRST, _SECOND, _THIRD = (40, 60), (100,) * 3, (100,) * 2  # Adam steps by round: all; leaders; on larger samples
+_THOROUGH = (100,) * 8  # of the leaders, where no larger sample follows
     (40, 60),
     (100, 100, 100),
     (100, 100),
