@@ -27,10 +27,6 @@ LARGER_SAMPLES = ((3_200_000, 3), (32_000_000, 1))
 _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
 _FIRST, _SECOND, _THIRD = (40, 60), (100,) * 3, (100,) * 2  # Adam steps by round: all; leaders; on larger samples
 _THOROUGH = (100,) * 8  # of the leaders, where no larger sample follows
-    (40, 60),
-    (100, 100, 100),
-    (100, 100),
-)  # Adam steps by round: all, the leaders, on larger samples
 _FINALISTS = 3
 _BLOCKS, _BLOCK_SIZE = 5, 200
 
