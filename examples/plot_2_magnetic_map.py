@@ -65,7 +65,7 @@ for held_out, model in models.items():
           f"90 % intervals cover {scores['coverage_90']:.0%} of the rows of new lines")  # fmt: skip
 
 # %%
-# Means are about as good either way. The uncertainty is honest only if the rows held out resemble the queries to come.
+# Means differ little. The uncertainty is honest only if the rows held out resemble the queries to come.
 model = models["whole lines"]
 longitude, latitude = np.meshgrid(np.linspace(WEST, EAST, 230), np.linspace(SOUTH, NORTH, 270))
 mean, std = model.predict(np.column_stack([longitude.ravel(), latitude.ravel()]), return_std=True)
