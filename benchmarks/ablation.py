@@ -6,7 +6,6 @@ Results are kept as they come; a run that was stopped goes on where it was.
 """
 
 import argparse
-import json
 import warnings
 from contextlib import contextmanager
 from time import perf_counter
@@ -16,7 +15,7 @@ import numpy as np
 from data import split
 from defaults import SETS
 from gpnn import GPnnRegressor, GPnnWarning, calibration, datasets, regressor, shapes
-from report import RESULTS, write_results
+from report import read_results, write_results
 
 
 @contextmanager
@@ -55,7 +54,7 @@ def main():
     parser.add_argument("--max-test", type=int, default=10_000)
     args = parser.parse_args()
     warnings.simplefilter("ignore", GPnnWarning)
-    results = _there_already()
+    results = read_results("ablation")
     for name in args.datasets:
         X, y = datasets.load(name)
         for off, (settings, constants) in OFF.items():
@@ -72,11 +71,6 @@ def main():
                     write_results("ablation", results)
                 print(f"{key}: " + "  ".join(f"{what} {value:.4g}" for what, value in results[key].items()
                                               if not isinstance(value, str)), flush=True)  # fmt: skip
-
-
-def _there_already() -> dict:
-    path = RESULTS / "ablation.json"
-    return json.loads(path.read_text())["results"] if path.exists() else {}
 
 
 if __name__ == "__main__":

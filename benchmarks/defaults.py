@@ -11,7 +11,7 @@ import numpy as np
 from data import split
 from gpnn import GPnnRegressor, datasets
 from gpnn.kernels import KERNELS
-from report import write_results
+from report import read_results, write_results
 
 SETS = ("poletele", "bike", "protein", "houseelectric", "britain_magnetic", "covtype", "blogfeedback")
 METRICS = ("rmse", "nll", "calibration", "coverage_90", "crps")
@@ -23,7 +23,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--max-test", type=int, default=100_000)
     args = parser.parse_args()
-    results = {}
+    results = read_results("defaults")  # of other data sets
     for name in args.datasets:
         X, y = datasets.load(name)
         for kernel in KERNELS:  # compile

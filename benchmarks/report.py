@@ -20,6 +20,12 @@ def best(function, repeats=5):
     return min(times)
 
 
+def read_results(name: str) -> dict:
+    """What an earlier run wrote, for one that adds to it."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text())["results"] if path.exists() else {}
+
+
 def write_results(name: str, results) -> Path:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"

@@ -124,7 +124,7 @@ def test_too_wide_intervals_are_told(wavy, wavy_model):
     found = diagnose(wavy_model, X, wavy_model.predict(X) + 0.01)
     assert "wider than they need be" in found.verdict.sentence
     assert "Intervals are too wide" in titles(found)
-    assert "α rests on 400 rows, ±" in found.findings[0].cause
+    assert "α rests on 500 rows, ±" in found.findings[0].cause
     assert all(finding.cause.endswith(".") and finding.cure.endswith(".") for finding in found.findings)
 
 
