@@ -1,6 +1,7 @@
 """What each ingredient of GPnnRegressor() is worth: the default with one of them off in turn, on the paper's splits.
 
 python benchmarks/ablation.py --datasets poletele bike --seeds 1 --max-test 10000
+python benchmarks/ablation.py --table
 
 Results are kept as they come; a run that was stopped goes on where it was.
 """
@@ -52,7 +53,11 @@ def main():
     parser.add_argument("--datasets", nargs="+", default=SETS)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--max-test", type=int, default=10_000)
+    parser.add_argument("--table", action="store_true", help="only print what is there, as Markdown")
     args = parser.parse_args()
+    if args.table:
+        print(table(read_results("ablation")))
+        return
     warnings.simplefilter("ignore", GPnnWarning)
     results = read_results("ablation")
     for name in args.datasets:
@@ -71,6 +76,27 @@ def main():
                     write_results("ablation", results)
                 print(f"{key}: " + "  ".join(f"{what} {value:.4g}" for what, value in results[key].items()
                                               if not isinstance(value, str)), flush=True)  # fmt: skip
+
+
+def table(results: dict) -> str:
+    """RMSE, NLL and the coverage of 90 % intervals: means over the seeds that are there."""
+    runs: dict[tuple[str, str], list[dict]] = {}
+    for key, scores in results.items():
+        name, off, *_ = key.split(" | ")
+        runs.setdefault((name, off), []).append(scores)
+    names = [name for name in SETS if any(key[0] == name for key in runs)]
+    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for off in OFF:
+        cells = []
+        for name in names:
+            of_pair = runs.get((name, off), [])
+            rmse, nll, coverage = (
+                np.mean([run[what] for run in of_pair]) if of_pair else np.nan
+                for what in ("rmse", "nll", "coverage_90")
+            )
+            cells.append(f"{rmse:.3g}, {nll:.2f}, {100 * coverage:.0f} %".replace("-", "−") if of_pair else "–")
+        lines.append(f"| {off} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
