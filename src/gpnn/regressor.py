@@ -269,9 +269,9 @@ class GPnnRegressor(DistributionRegressor):
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
         candidates = choose(sample, whiteners, kernels, self.refine, thorough, rng, self.n_jobs, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
-        for numbers, finalists in LARGER_SAMPLES:
+        for numbers, finalists in LARGER_SAMPLES if candidates[0].refined else ():
             larger = Sample.draw(X, y, holdout, rng, numbers)
-            if not candidates[0].refined or len(larger.rows) < _LARGER * len(sample.rows):
+            if len(larger.rows) < _LARGER * len(sample.rows):
                 continue
             sample = larger
             candidates = settle(candidates, sample, whiteners, finalists, rng, self.n_jobs, self._bar("choose"))
@@ -358,12 +358,8 @@ class GPnnRegressor(DistributionRegressor):
         self.calibration_rows_ = np.sort(judge)
         if len(judge) == 0:
             return
-        y_judge, law, innovations = self._predict_judges(X, y, judge, len(holdout.hidden) > 0, report)
+        y_judge, law, innovations, calibration = self._predict_judges(X, y, judge, len(holdout.hidden) > 0, report)
         self.calibration_rows_ = np.sort(judge[: len(law)])
-        if self.calibration == "local":
-            calibration = fit_calibration(y_judge, law, innovations)
-        else:
-            calibration = Calibration(variance_factor(y_judge, law))
         calibrated = calibration(law, innovations)
         low, high = interval(metrics.z_squared(y_judge, calibrated))
         self.alpha_, self.floor_ = calibration.alpha, calibration.floor
@@ -381,7 +377,7 @@ class GPnnRegressor(DistributionRegressor):
         return int(np.clip(_FEWER_JUDGES * (250 / self.n_neighbors_) ** 2, _FEWER_JUDGES, _MOST_JUDGES))
 
     def _predict_judges(self, X, y, judge, hidden: bool, report):
-        """Targets, uncalibrated laws and innovations of the judges; with "auto", only as many as α needs."""
+        """Targets, uncalibrated laws, innovations and calibration of the judges; with "auto", as few as α needs."""
         done = 0
         parts: list[tuple[Array, ...]] = []
         wanted = min(len(judge), _FIRST_JUDGES) if self.calibration_size == "auto" else len(judge)
@@ -398,15 +394,18 @@ class GPnnRegressor(DistributionRegressor):
             done = wanted
             y_judge, mean, variance, innovations = (np.concatenate(column) for column in zip(*parts, strict=True))
             law = Prediction(mean, variance)
-            calibrated = (
-                law if self.calibration == "global" else fit_calibration(y_judge, law, innovations)(law, innovations)
-            )
-            z_squared = metrics.z_squared(y_judge, calibrated)
+            calibration = self._fit_calibration(y_judge, law, innovations)
+            z_squared = metrics.z_squared(y_judge, calibration(law, innovations))
             low, high = interval(z_squared)
             if high - low < 2 * _TIGHT * np.mean(z_squared):
                 break
             wanted = min(2 * wanted, len(judge))
-        return y_judge, law, innovations
+        return y_judge, law, innovations, calibration
+
+    def _fit_calibration(self, y_judge, law: Prediction, innovations) -> Calibration:
+        if self.calibration == "local":
+            return fit_calibration(y_judge, law, innovations)
+        return Calibration(variance_factor(y_judge, law))
 
     def _choose_size(self, X, y, judge, hidden: bool, report) -> None:
         """The fewest neighbours that predict the judges as well as any number does."""

@@ -42,21 +42,15 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Boolean:
+class Boolean(Number):
     """False is 0, true is 1."""
 
     kind: ClassVar[str] = "boolean"
-    name: str
-    fill: tuple[float, ...] = ()
-
-    @property
-    def outputs(self) -> list[str]:
-        return [self.name]
 
     def encode(self, values: pa.Array, unknown: Counter) -> Array:
         if is_text(values.type):
             values = _parsed(values, pa.bool_(), self.name, "true or false")
-        return numbers(values, self.name)[:, None]
+        return super().encode(values, unknown)
 
 
 @dataclass(frozen=True)
