@@ -72,6 +72,7 @@ SETTINGS = [
     {"index": IVF(recall=1.0, n_cells=7)},
     {"index": Flat()},
     {"whitening": "full"},
+    {"whitening": "ranks"},
     {"whitening": "none", "params": Hyperparameters([1, 30, 0.01], 0.9, 0.1)},
     {"mean": "zero"},
     {"mean": "linear", "calibration": "global"},

@@ -22,10 +22,11 @@ def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_r
         gradient = np.empty(d + 2)
         loss = predictive_likelihood(
             KERNEL_NUMBERS[kernel], X, y, theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcome,
-            innovations,
+            innovations, share, typical,
         )  # fmt: skip
         return loss, gradient
 
+    share, typical = 1.0, 1.0
     loss, gradient = value(theta)
     params = Hyperparameters(theta[:d], theta[d], theta[d + 1])
     law = reference.solve(X[-1:], X[None, :-1], y[None, :-1], get_kernel(kernel), params)
@@ -35,6 +36,26 @@ def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_r
     assert loss == pytest.approx(0.5 * (np.log(2 * np.pi * variance) + error**2 / variance), rel=1e-10)
     numerical = [(value(theta + h)[0] - value(theta - h)[0]) / 2e-6 for h in 1e-6 * np.eye(d + 2)]
     np.testing.assert_allclose(gradient, numerical, atol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_scaled_likelihood_is_that_of_targets_in_units_of_the_neighbourhood(kernel, rng):
+    X, y = rng.normal(size=(20, 3)), 5 * rng.normal(size=20)
+    theta, work = np.array([0.7, 1.0, 1.5]), scratch(20, 3)
+
+    def value(y, share):
+        gradient, outcome, innovations = np.empty(5), np.empty(2), np.empty(19)
+        loss = predictive_likelihood(
+            KERNEL_NUMBERS[kernel], X, y, theta, 1.3, 0.2, *work, gradient, outcome, innovations, share, 2.0
+        )
+        return loss, gradient, outcome, innovations
+
+    loss, gradient, outcome, innovations = value(y, 0.3)
+    scale = 0.7 * innovations[1:].mean() / 2.0 + 0.3
+    expected_loss, expected_gradient, _, _ = value(y / np.sqrt(scale), 1.0)
+    assert loss == pytest.approx(expected_loss)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(outcome, value(y, 1.0)[2])  # the prediction itself is not touched
 
 
 def test_singular_queries_are_passed_over(rng):

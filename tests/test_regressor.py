@@ -63,7 +63,7 @@ def test_the_ways_to_predict_agree(fitted, wavy):
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "exponential", "matern32", "matern52"])
-@pytest.mark.parametrize("whitening", ["full", "diagonal", "none"])
+@pytest.mark.parametrize("whitening", ["full", "diagonal", "ranks", "none"])
 def test_fast_and_reference_solvers_agree_end_to_end(wavy, kernel, whitening):
     X, y = wavy
     X = (X - X.mean(axis=0)) / X.std(axis=0)

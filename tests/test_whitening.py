@@ -3,7 +3,7 @@ import pytest
 
 from gpnn import Prediction
 from gpnn.errors import GPnnWarning, InvalidInputError
-from gpnn.whitening import Whitener
+from gpnn.whitening import Ranks, Whitener
 
 
 @pytest.fixture
@@ -85,3 +85,32 @@ def test_refuses_overflow_and_unknown_modes(correlated):
         Whitener.fit(X * [1, 1e300, 1, 1], y)
     with pytest.raises(InvalidInputError, match="diagonal"):
         Whitener.fit(X, y, "pca")
+
+
+def test_ranks_are_the_same_for_any_increasing_transform_of_a_column(rng):
+    X = rng.normal(size=(3000, 2))
+    Z, Z2 = (Whitener.fit(rows, X[:, 0], "ranks").transform(rows) for rows in (X, np.exp(3 * X)))
+    np.testing.assert_allclose(Z, Z2, atol=0.01)
+    np.testing.assert_allclose(Z.var(axis=0), 1 / 2, rtol=1e-4)
+    order = np.argsort(X[:, 0])
+    assert (np.diff(Z[order, 0]) >= 0).all()
+
+
+def test_ranks_of_ties_stand_in_their_middle_and_go_on_outside(rng):
+    X = np.column_stack([rng.permutation(np.repeat([0.0, 5.0, 1000.0], [600, 300, 100])), rng.normal(size=1000)])
+    ranks, _ = Ranks.fit(X)
+    zero, five, between, thousand, beyond = ranks(np.array([[x, 0.0] for x in (0, 5, 502.5, 1000, 2000)]))[:, 0]
+    np.testing.assert_allclose([zero, five, thousand], 511 * np.array([0.3, 0.75, 0.95]), atol=1)
+    assert five < between < thousand
+    ranked = ranks(X)[:, 0]
+    assert beyond - 511 == pytest.approx(1000 * ranked.std() / X[:, 0].std())
+    assert ranks(X[:, [0, 1]])[7, 0] == ranks(X[7:8])[0, 0]
+
+
+def test_constant_columns_have_one_rank(rng):
+    X = np.column_stack([np.full(500, 3.0), rng.normal(size=500)])
+    with pytest.warns(GPnnWarning, match="constant"):
+        w = Whitener.fit(X, X[:, 1], "ranks")
+    Z = w.transform(np.vstack([X, [[1e300, 1e300]]]))
+    assert np.isfinite(Z).all()
+    assert (Z[:, 0] == 0).all()

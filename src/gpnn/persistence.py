@@ -34,11 +34,11 @@ from gpnn.neighbors import IVF, Flat, KDTree, NeighborIndex
 from gpnn.neighbors.cells import Rows, StoredIndex
 from gpnn.regressor import GPnnRegressor
 from gpnn.shapes import Shape
-from gpnn.whitening import Whitener
+from gpnn.whitening import Ranks, Whitener
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (Hyperparameters, Whitener, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear)
+    for cls in (Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear)
 }
 """All that a file may name."""
 
@@ -290,6 +290,10 @@ def _check_sizes(model: GPnnRegressor) -> None:
     assert isinstance(index, StoredIndex)  # as its type was checked to be
     n, lengthscales = index._rows.n, np.size(model.params_.lengthscale)
     columns = [index._rows.d, *whitener.x_mean.shape, *whitener.x_map.shape, d if lengthscales == 1 else lengthscales]
+    if whitener.ranks is not None:
+        columns += [len(whitener.ranks.knots), *whitener.ranks.reach.shape]
+        if whitener.ranks.knots.ndim != 2 or whitener.ranks.knots.shape[1] < 2:
+            raise ValueError(f"knots {whitener.ranks.knots.shape}")
     if set(columns) != {d} or whitener.x_mean.ndim != 1:
         raise ValueError(f"{d} columns, but parts for {columns}")
     if model._y.shape != (n,) or not 1 <= model.n_neighbors_ <= n:

@@ -24,8 +24,10 @@ from gpnn.neighbors.cells import Rows
 
 _BATCH = 128
 _MOST_QUERIES = 4096  # per round; beyond, minibatches come back to the same rows
+_SHARE = 0.3  # of the typical scale in that of a neighbourhood
 _NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
-_RATE = 0.1
+_RATE, _REACH = 0.1, 0.5  # of Adam: the longest step in one logarithm, and in all of them together
+_AVERAGED = 4  # the mean of the last fourth of the steps is the result
 _LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
 _MOST_NEIGHBORS = 63  # of a prediction that judges
 _SEARCH = 64
@@ -73,6 +75,8 @@ def refine(
     outcomes, innovations = np.empty((_BATCH, 2)), np.empty((_BATCH, m))
     u = np.log([*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)])
     adam = Adam(len(u), n_steps=sum(rounds))
+    typical = 1.0
+    averaged, total = -(-sum(rounds) // _AVERAGED), np.zeros_like(u)
     with progress_bar(sum(rounds), progress) as bar:
         for n_steps in rounds:
             chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES, n_steps * _BATCH), replace=False)]
@@ -83,7 +87,9 @@ def refine(
                 _, count = predictive_likelihoods(
                     KERNEL_NUMBERS[kernel.name], chosen.X[batch], chosen.y[batch], rows, y, neighbors[batch],
                     theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcomes, innovations,
+                    _SHARE, typical,
                 )  # fmt: skip
+                typical += 0.1 * (innovations[: len(batch), 1:].mean() - typical) * (count > 0)
                 if count == 0:  # nowhere positive definite: more noise will help
                     slope = np.zeros(d + 2)
                     slope[-1] = -1.0
@@ -91,8 +97,9 @@ def refine(
                     slope = gradient * theta / count
                 u += adam.step(slope)
                 u[-1] = max(u[-1], _LOWEST)
+                total += u if adam.left < averaged else 0.0
                 bar.update()
-    theta = np.exp(u)
+    theta = np.exp(total / averaged)
     return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
 
 
@@ -166,16 +173,25 @@ class Searcher:
 
 
 class Adam:
-    """Steps of Adam whose length falls to zero over the second half."""
+    """Steps of Adam whose length falls to zero over the second half.
+
+    Where columns are many, most of them say little and their steps follow noise: shorter ones keep the metric from
+    going astray.
+    """
 
     def __init__(self, size: int, n_steps: int):
         self.first, self.second = np.zeros(size), np.zeros(size)
         self.n_steps, self.number = n_steps, 0
+        self.rate = min(_RATE, _REACH / np.sqrt(size))
+
+    @property
+    def left(self) -> int:
+        return self.n_steps - self.number
 
     def step(self, gradient: Array) -> Array:
         self.number += 1
         self.first = 0.9 * self.first + 0.1 * gradient
         self.second = 0.99 * self.second + 0.01 * gradient**2
-        rate = _RATE * min(1.0, 2 * (1 - self.number / self.n_steps) + 0.05)
+        rate = self.rate * min(1.0, 2 * (1 - self.number / self.n_steps) + 0.05)
         mean, scale = self.first / (1 - 0.9**self.number), np.sqrt(self.second / (1 - 0.99**self.number))
         return -rate * mean / (scale + 1e-8)

@@ -41,7 +41,7 @@ _RECALL_PROBES = 128
 _LARGER = 1.5  # times the rows, for a sample to be worth another comparison
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 _SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])  # m is chosen among these
-_SIZE_JUDGES = 1000
+_SIZE_JUDGES = 3000
 _FIRST_JUDGES, _FEWER_JUDGES, _MOST_JUDGES = 4000, 6000, 50_000
 _TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 
@@ -53,7 +53,8 @@ class GPnnRegressor(DistributionRegressor):
     ----------
     kernel : "exponential", "rbf", "matern32" or "matern52"; "auto" lets held-out rows decide
     n_neighbors : m, the training rows that each prediction uses; "auto" for the fewest that do as well as 400
-    whitening : "full" (decorrelate the columns), "diagonal" (scale them) or "none"; "auto" lets held-out rows decide
+    whitening : "full" (decorrelate the columns), "diagonal" (scale them), "ranks" (scale their ranks: for skewed ones)
+        or "none"; "auto" lets held-out rows decide
     refine : learn one lengthscale per column where predictions happen, and search neighbours in that metric
     mean : "constant", "zero", "linear", or any scikit-learn regressor: taken out of y first, added back in the end
     params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
@@ -257,7 +258,7 @@ class GPnnRegressor(DistributionRegressor):
     def _learn(self, X, y, holdout: Holdout, rng, report) -> None:
         """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined."""
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
-        modes = ["diagonal", "full"] if self.whitening == "auto" else [self.whitening]
+        modes = ["diagonal", "ranks", "full"] if self.whitening == "auto" else [self.whitening]
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel

@@ -26,8 +26,10 @@ LARGER_SAMPLES = ((3_200_000, 3), (32_000_000, 1))
 """Numbers (rows times columns) of the samples on which the leading three, and then the winner, are refined further."""
 _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
 _FIRST, _SECOND, _THIRD = (40, 60), (100,) * 3, (100,) * 2  # Adam steps by round: all; leaders; on larger samples
-_THOROUGH = (100,) * 8  # of the leaders, where no larger sample follows
+_THOROUGH = (50,) * 16  # of the leaders, where no larger sample follows
+_FIRST_KERNEL = "exponential"
 _FINALISTS = 3
+_CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
 _BLOCKS, _BLOCK_SIZE = 5, 200
 
 
@@ -125,7 +127,7 @@ def choose(
     n_jobs: int | None = None,
     progress: str | None = None,
 ) -> list[Candidate]:
-    """All that were tried, the best first.
+    """All that were tried, the best first: every whitening with one kernel, then all kernels where that looked well.
 
     `refined`: one lengthscale per column, fitted where predictions happen. `thorough`: this is the last word on them.
     """
@@ -133,29 +135,40 @@ def choose(
     spaces = {name: sample.whitened(whitener, rng, n_jobs) for name, whitener in whiteners.items()}
     for space in spaces.values():
         space.searcher.prepare(space.learn)
-    pairs = [(whitening, kernel) for whitening in spaces for kernel in kernels]
-    branches = {pair: spaces[pair[0]].branch(n_jobs=1) for pair in pairs}
-    seeds = rng.integers(2**31, size=(2, len(pairs)))
-    tried: list[list[Candidate]] = [[] for _ in pairs]
+    branches: dict[tuple[str, str], Space] = {}
 
-    def first(part: slice) -> None:
-        for at in range(part.start, part.stop):
-            whitening, kernel = pairs[at]
-            branch, own_rng = branches[pairs[at]], np.random.default_rng(seeds[0, at])
-            tried[at].append(branch.judged(whitening, kernel, False, branch.phase_1(kernel, own_rng)))
-            if refined:
-                tried[at].append(branch.refined(tried[at][0], _FIRST, own_rng))
+    def compare(pairs: list[tuple[str, str]]) -> list[Candidate]:
+        branches.update({pair: spaces[pair[0]].branch(n_jobs=1) for pair in pairs})
+        seeds = rng.integers(2**31, size=len(pairs))
+        tried: list[list[Candidate]] = [[] for _ in pairs]
 
-    for_each_block(first, len(pairs), 1, n_jobs, progress)
-    candidates = sorted((candidate for of_pair in tried for candidate in of_pair), key=_score)
+        def first(part: slice) -> None:
+            for at in range(part.start, part.stop):
+                whitening, kernel = pairs[at]
+                branch, own_rng = branches[pairs[at]], np.random.default_rng(seeds[at])
+                tried[at].append(branch.judged(whitening, kernel, False, branch.phase_1(kernel, own_rng)))
+                if refined:
+                    tried[at].append(branch.refined(tried[at][0], _FIRST, own_rng))
+
+        for_each_block(first, len(pairs), 1, n_jobs, progress)
+        return sorted((candidate for of_pair in tried for candidate in of_pair), key=_score)
+
+    one, *others = sorted(kernels, key=lambda kernel: kernel != _FIRST_KERNEL)
+    candidates = compare([(whitening, one) for whitening in spaces])
+    enough = _score(candidates[0]) + _CLEARLY_WORSE
+    good = {candidate.whitening: None for candidate in candidates if _score(candidate) < enough}
+    candidates = sorted(
+        candidates + compare([(whitening, kernel) for whitening in good for kernel in others]), key=_score
+    )
     finalists = _leaders(candidates)
+    seeds = rng.integers(2**31, size=len(finalists))
     longer: list[Candidate] = []
 
     def second(part: slice) -> None:
         for at in range(part.start, part.stop):
             begun = finalists[at]
             branch = branches[begun.whitening, begun.kernel]
-            longer.append(branch.refined(begun, rounds, np.random.default_rng(seeds[1, at])))
+            longer.append(branch.refined(begun, rounds, np.random.default_rng(seeds[at])))
 
     for_each_block(second, len(finalists), 1, n_jobs, progress)
     return sorted(candidates + longer, key=_score)
@@ -196,13 +209,13 @@ def settle(
 
 
 def _leaders(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The best refined candidate of each of the leading pairs, and of every whitening."""
+    """The best refined candidate of each of the leading pairs, and the best with another whitening than theirs."""
     refined = [candidate for candidate in sorted(candidates, key=_score) if candidate.refined]
     by_pair = {(candidate.whitening, candidate.kernel): candidate for candidate in reversed(refined)}
     ranked = sorted(by_pair.values(), key=_score)
-    of_whitening = {candidate.whitening: candidate for candidate in reversed(ranked)}
     leaders = ranked[:_FINALISTS]
-    return leaders + [candidate for candidate in of_whitening.values() if candidate not in leaders]
+    used = {candidate.whitening for candidate in leaders}
+    return leaders + [candidate for candidate in ranked if candidate.whitening not in used][:1]
 
 
 def _score(candidate: Candidate) -> float:

@@ -1,4 +1,7 @@
-"""Pre-whitening (appendix "Pre-whitening of Data"): x → M⁻¹(x − μ)/√d with MMᵀ = Cov(x), and y → (y − μ)/σ."""
+"""Pre-whitening (appendix "Pre-whitening of Data"): x → M⁻¹(x − μ)/√d with MMᵀ = Cov(x), and y → (y − μ)/σ.
+
+Beyond the paper, columns may be replaced by their ranks first, where a few huge values would make all others alike.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,44 @@ from gpnn._parallel import blocks, for_each_block
 from gpnn._types import Array, Prediction
 from gpnn.errors import GPnnWarning, InvalidInputError, listed
 
-WHITENINGS = ("full", "diagonal", "none")
+WHITENINGS = ("full", "diagonal", "ranks", "none")
 
 _BLOCK = 65_536
 _RIDGE = 1e-5  # added to the eigenvalues, as in the authors' code
 _COLLINEAR = 1e-10  # an eigenvalue of the correlation matrix below this is rounding noise
 _FARTHEST = 1e15  # far outside any data, and its square still fits float32
+_KNOTS, _RANKED_ROWS = 512, 20_000
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Each column by where its values stand among those of the training rows, as a number from 0 to k − 1.
+
+    Outside the training values the number goes on growing, a standard deviation of the column for one of the ranks:
+    a query far from all data stays far.
+    """
+
+    knots: Array
+    """(d, k): quantiles of each column."""
+    reach: Array
+    """(d,): how far outside one rank is."""
+
+    @classmethod
+    def fit(cls, X: Array) -> tuple[Ranks, Array]:
+        """Also the ranks of the rows that were looked at."""
+        looked_at = np.random.default_rng(0).choice(len(X), min(len(X), _RANKED_ROWS), replace=False)
+        X = X[np.sort(looked_at)].astype(np.float64)
+        knots = np.ascontiguousarray(np.quantile(X, np.linspace(0, 1, _KNOTS), axis=0, method="nearest").T)
+        ranked = cls(knots, np.ones(len(knots)))(X)
+        spread = np.std(ranked, axis=0)
+        with np.errstate(over="ignore"):
+            reach = np.std(X, axis=0) / np.where(spread > 0, spread, 1.0)
+        return cls(knots, np.where(reach > 0, reach, 1.0)), ranked
+
+    def __call__(self, X: Array) -> Array:
+        ranked = np.empty(X.shape)
+        _rank_rows(np.ascontiguousarray(X, dtype=np.float64), self.knots, self.reach, ranked)
+        return ranked
 
 
 @dataclass(frozen=True)
@@ -30,6 +65,8 @@ class Whitener:
     """(d, d) matrix, or (d,) factors: whitened rows are (x − x_mean) times this."""
     y_mean: float
     y_std: float
+    ranks: Ranks | None = None
+    """What rows go through before all else."""
 
     @classmethod
     def fit(
@@ -42,7 +79,7 @@ class Whitener:
         warn: bool = True,
         progress: str | None = None,
     ) -> Whitener:
-        """`mode`: "full" decorrelates the columns, "diagonal" only scales them, "none" leaves X as it is.
+        """`mode`: "full" decorrelates the columns, "diagonal" scales them, "ranks" their ranks, "none" keeps X as is.
 
         `warn`: name constant and dependent columns in a warning.
         """
@@ -52,9 +89,13 @@ class Whitener:
             return cls(np.zeros(d), np.ones(d), y_mean, y_std)
         if mode not in WHITENINGS:
             raise InvalidInputError(f"whitening = {mode!r} is unknown. Choose one of: {', '.join(WHITENINGS)}.")
+        ranks = None
+        if mode == "ranks":
+            ranks, X = Ranks.fit(X)
+        only_scaled = mode != "full"
         with np.errstate(over="ignore", invalid="ignore"):
-            mean, covariance = _moments(X, n_jobs, mode == "diagonal", progress)
-        variance = covariance if mode == "diagonal" else np.diag(covariance)
+            mean, covariance = _moments(X, n_jobs, only_scaled, progress)
+        variance = covariance if only_scaled else np.diag(covariance)
         names = [str(name) for name in columns] if columns is not None else [f"column {k}" for k in range(d)]
         if not np.isfinite(variance).all():
             worst = names[int(np.argmin(np.isfinite(variance)))]
@@ -67,8 +108,8 @@ class Whitener:
         scale = np.where(constant, 0.0, 1 / np.where(constant, 1.0, spread))
         _warn(warn, [name for name, is_constant in zip(names, constant, strict=True) if is_constant],
               "constant and add nothing; drop them to be rid of this warning")  # fmt: skip
-        if mode == "diagonal":
-            return cls(mean, scale / np.sqrt(d), y_mean, y_std)
+        if only_scaled:
+            return cls(mean, scale / np.sqrt(d), y_mean, y_std, ranks)
         correlation = covariance * scale * scale[:, None]
         eigenvalues, vectors = np.linalg.eigh(correlation)
         _warn(warn, _dependent(eigenvalues, vectors, names, constant),
@@ -82,7 +123,7 @@ class Whitener:
 
     def transform(self, X: Array, out: Array | None = None) -> Array:
         """Whitened rows in float32, written to `out` if given."""
-        X = np.ascontiguousarray(X, dtype=np.float64)
+        X = np.ascontiguousarray(X, dtype=np.float64) if self.ranks is None else self.ranks(X)
         if out is None:
             out = np.empty(X.shape, np.float32)
         if self.x_map.ndim == 1:
@@ -113,6 +154,27 @@ def _map_rows(X, mean, x_map, out):
                 total[j] += centred * x_map[k, j]
         for j in range(d):
             out[i, j] = min(max(total[j], -_FARTHEST), _FARTHEST)
+
+
+@jit
+def _rank_rows(X, knots, reach, out):
+    """Where each value stands among its column's knots, in the middle of those that it equals, else between two."""
+    n, d = X.shape
+    last = knots.shape[1] - 1
+    for i in range(n):
+        for j in range(d):
+            x, column = X[i, j], knots[j]
+            if x < column[0]:
+                out[i, j] = (x - column[0]) / reach[j]
+            elif x > column[last]:
+                out[i, j] = last + (x - column[last]) / reach[j]
+            else:
+                below = np.searchsorted(column, x, "left")
+                upto = np.searchsorted(column, x, "right")
+                if upto > below:
+                    out[i, j] = 0.5 * (below + upto - 1)
+                else:
+                    out[i, j] = below - 1 + (x - column[below - 1]) / (column[below] - column[below - 1])
 
 
 def _moments(X, n_jobs, diagonal: bool, progress: str | None):

@@ -94,13 +94,17 @@ def block_likelihood(kernel, X, y, lengthscale, kernel_variance, noise_variance,
 
 @jit
 def predictive_likelihood(
-    kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, outcome, innovations
-):
+    kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, outcome, innovations,
+    share, typical,
+):  # fmt: skip
     """l* = ½(log 2πσ*² + (y* − μ*)²/σ*²) of the last of the rows X (s, d), y (s,), predicted from the others.
 
     With p = K⁻¹e and a = K⁻¹y for all s rows, e the last unit vector: σ*² = 1/p* and y* − μ* = a*/p*, where * is the
     last element. `outcome` gets y* − μ* and σ*², `innovations` (s − 1,) what the others said of each other (see
     `LocalSolution`). Arguments and results otherwise as for `block_likelihood`.
+
+    With share < 1, the likelihood is that of y/c, where c² is the neighbourhood's own scale (see `LocalScale`), taken
+    as given: rows where the data are rough or noisy then weigh as much as the others, not more.
     """
     s = len(X)
     lanes = _LANES
@@ -117,8 +121,15 @@ def predictive_likelihood(
     solve_transposed(A, n_strips, lanes, stride, a, p)
 
     precision = p[s - 1]
+    outcome[0], outcome[1] = a[s - 1] / precision, 1 / precision
+    if share < 1.0 and s > 2:
+        local = 0.0
+        for i in range(1, s - 1):
+            local += innovations[i]
+        shrink = 1 / np.sqrt((1 - share) * local / ((s - 2) * typical) + share)
+        for i in range(n_strips * lanes):
+            a[i] *= shrink
     error = a[s - 1] / precision
-    outcome[0], outcome[1] = error, 1 / precision
     z_squared = error * error * precision
     for strip in range(n_strips):  # dloss/dK = ½(σ*² + (y* − μ*)²)ppᵀ − ½(y* − μ*)(paᵀ + apᵀ)
         own_p = load(p, strip * lanes)
@@ -134,7 +145,7 @@ def predictive_likelihood(
 @jit
 def predictive_likelihoods(
     kernel, X_star, y_star, rows, y, neighbors, lengthscale, kernel_variance, noise_variance,
-    A, slope, z, beta, sums, gradient, outcomes, innovations,
+    A, slope, z, beta, sums, gradient, outcomes, innovations, share=1.0, typical=1.0,
 ):  # fmt: skip
     """Sum of `predictive_likelihood` over queries X_star (q, d), each given the rows that neighbors (q, m) names.
 
@@ -159,7 +170,7 @@ def predictive_likelihoods(
             X[m, k] = X_star[q, k]
         loss = predictive_likelihood(
             kernel, X, t, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, own, outcomes[q],
-            innovations[q],
+            innovations[q], share, typical,
         )  # fmt: skip
         if np.isfinite(loss):
             total += loss

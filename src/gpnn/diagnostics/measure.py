@@ -66,13 +66,13 @@ def diagnose(model: DistributionRegressor, X, y, *, target: str | None = None) -
 
 
 def importances(whitener: Whitener, X: Array) -> Array:
-    """Of each column of X (n, d): its standard deviation times the length of its row of the whitening map.
+    """Of each column of X (n, d), or of its ranks: its standard deviation times the length of its row of the map.
 
     Whitened rows are (x − μ) times that map, and the learned lengthscales are part of it (`Whitener.stretched`): with
-    "diagonal" whitening this is 1/(l√d), and with "full" the length of all that moves when this column alone does.
+    "diagonal" or "ranks" this is 1/(l√d), and with "full" the length of all that moves when this column alone does.
     """
     strength = np.abs(whitener.x_map) if whitener.x_map.ndim == 1 else np.linalg.norm(whitener.x_map, axis=1)
-    return strength * np.std(X, axis=0, dtype=np.float64)
+    return strength * np.std(X if whitener.ranks is None else whitener.ranks(X), axis=0, dtype=np.float64)
 
 
 def _fit_record(model: GPnnRegressor, X) -> FitRecord:
