@@ -30,7 +30,7 @@ _RATE, _REACH = 0.1, 0.5  # of Adam: the longest step in one logarithm, and in a
 _AVERAGED = 4  # the mean of the last fourth of the steps is the result
 _LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
 _MOST_NEIGHBORS = 63  # of a prediction that judges
-_SEARCH = 64
+_SEARCH, _PREDICTED = 64, 500  # queries that a thread works on at a time
 _STRETCH = 3.0  # of one column against another, at which an index is built anew
 
 
@@ -115,11 +115,15 @@ def predict(
     m, d = min(_MOST_NEIGHBORS, len(rows) - 1), rows.shape[1]
     neighbors = searcher(probes, params.lengthscale, m)
     outcomes, innovations = np.tile([0.0, np.inf], (len(probes), 1)), np.ones((len(probes), m))
-    predictive_likelihoods(
-        KERNEL_NUMBERS[kernel.name], probes.X, probes.y, rows, y, neighbors,
-        np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance, params.noise_variance,
-        *scratch(m + 1, d), np.empty(d + 2), outcomes, innovations,
-    )  # fmt: skip
+
+    def one(part: slice) -> None:
+        predictive_likelihoods(
+            KERNEL_NUMBERS[kernel.name], probes.X[part], probes.y[part], rows, y, neighbors[part],
+            np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance, params.noise_variance,
+            *scratch(m + 1, d), np.empty(d + 2), outcomes[part], innovations[part],
+        )  # fmt: skip
+
+    for_each_block(one, len(probes), _PREDICTED, searcher.n_jobs)
     return Prediction(probes.y - outcomes[:, 0], outcomes[:, 1]), innovations
 
 

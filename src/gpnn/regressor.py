@@ -351,15 +351,16 @@ class GPnnRegressor(DistributionRegressor):
         self.alpha_, self.alpha_interval_, self.floor_ = 1.0, (1.0, 1.0), 0.0
         self._scale: LocalScale | None = None
         self.shape_: Shape = GAUSSIAN
-        judge = holdout.judge
+        judge, hidden = holdout.judge, len(holdout.hidden) > 0
+        begun: list[LocalSolution] = []
         if self.n_neighbors == "auto" and len(judge):
-            self._choose_size(X, y, judge[:_SIZE_JUDGES], len(holdout.hidden) > 0, report)
+            begun = [self._choose_size(X, y, judge[:_SIZE_JUDGES], hidden, report)]
         most = self._most_judges() if self.calibration_size == "auto" else int(self.calibration_size)
         judge = judge[:most]
         self.calibration_rows_ = np.sort(judge)
         if len(judge) == 0:
             return
-        y_judge, law, innovations, calibration = self._predict_judges(X, y, judge, len(holdout.hidden) > 0, report)
+        y_judge, law, innovations, calibration = self._predict_judges(X, y, judge, hidden, begun, report)
         self.calibration_rows_ = np.sort(judge[: len(law)])
         calibrated = calibration(law, innovations)
         low, high = interval(metrics.z_squared(y_judge, calibrated))
@@ -377,39 +378,38 @@ class GPnnRegressor(DistributionRegressor):
         """Predictions from few neighbours are cheap, and tell the more of heavy tails."""
         return int(np.clip(_FEWER_JUDGES * (250 / self.n_neighbors_) ** 2, _FEWER_JUDGES, _MOST_JUDGES))
 
-    def _predict_judges(self, X, y, judge, hidden: bool, report):
-        """Targets, uncalibrated laws, innovations and calibration of the judges; with "auto", as few as α needs."""
-        done = 0
-        parts: list[tuple[Array, ...]] = []
+    def _predict_judges(self, X, y, judge, hidden: bool, solutions: list[LocalSolution], report):
+        """Targets, uncalibrated laws, innovations and calibration of the judges; with "auto", as few as α needs.
+
+        `solutions`: of the first judges, where they are known already.
+        """
+        done = sum(len(solution.mean) for solution in solutions)
         wanted = min(len(judge), _FIRST_JUDGES) if self.calibration_size == "auto" else len(judge)
-        while done < len(judge):
+        while True:
             chosen = judge[done:wanted]
-            solution = self._predict_path(
-                self.whitener_.transform(X[chosen]), self._own(chosen, hidden), np.array([self.n_neighbors_])
-            )
-            report["jitter"] = max(report["jitter"], float(solution.jitter.max(initial=0.0)))
-            parts.append((
-                self.whitener_.transform_y(y[chosen]), solution.mean[:, 0], solution.variance[:, 0],
-                solution.innovations,
-            ))  # fmt: skip
+            if len(chosen):
+                X_star, own = self.whitener_.transform(X[chosen]), self._own(chosen, hidden)
+                solutions.append(self._predict_path(X_star, own, np.array([self.n_neighbors_])))
             done = wanted
-            y_judge, mean, variance, innovations = (np.concatenate(column) for column in zip(*parts, strict=True))
-            law = Prediction(mean, variance)
+            mean, variance, jitter, innovations = (
+                np.concatenate(column)[:done] for column in zip(*solutions, strict=True)
+            )
+            report["jitter"] = max(report["jitter"], float(jitter.max(initial=0.0)))
+            y_judge, law = self.whitener_.transform_y(y[judge[:done]]), Prediction(mean[:, 0], variance[:, 0])
             calibration = self._fit_calibration(y_judge, law, innovations)
             z_squared = metrics.z_squared(y_judge, calibration(law, innovations))
             low, high = interval(z_squared)
-            if high - low < 2 * _TIGHT * np.mean(z_squared):
-                break
+            if done == len(judge) or high - low < 2 * _TIGHT * np.mean(z_squared):
+                return y_judge, law, innovations, calibration
             wanted = min(2 * wanted, len(judge))
-        return y_judge, law, innovations, calibration
 
     def _fit_calibration(self, y_judge, law: Prediction, innovations) -> Calibration:
         if self.calibration == "local":
             return fit_calibration(y_judge, law, innovations)
         return Calibration(variance_factor(y_judge, law))
 
-    def _choose_size(self, X, y, judge, hidden: bool, report) -> None:
-        """The fewest neighbours that predict the judges as well as any number does."""
+    def _choose_size(self, X, y, judge, hidden: bool, report) -> LocalSolution:
+        """n_neighbors_, the fewest neighbours that predict the judges as well as any number does; their predictions."""
         sizes = np.append(_SIZES[self.n_neighbors_ > _SIZES], self.n_neighbors_)
         solution = self._predict_path(self.whitener_.transform(X[judge]), self._own(judge, hidden), sizes)
         y_judge = self.whitener_.transform_y(y[judge])
@@ -423,6 +423,9 @@ class GPnnRegressor(DistributionRegressor):
         chosen = good[0] if good else min(curve, key=lambda point: point["rmse"] / best_rmse + point["nll"] - best_nll)
         self.n_neighbors_ = int(chosen["n_neighbors"])
         report["m_curve"] = curve
+        at = curve.index(chosen)
+        mean, variance = solution.mean[:, at : at + 1], solution.variance[:, at : at + 1]
+        return LocalSolution(mean, variance, solution.jitter, solution.innovations[:, : self.n_neighbors_])
 
     @staticmethod
     def _own(rows, hidden: bool) -> NDArray:

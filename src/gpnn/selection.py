@@ -29,7 +29,7 @@ _FIRST, _SECOND, _THIRD = (40, 60), (100,) * 3, (100,) * 2  # Adam steps by roun
 _THOROUGH = (50,) * 16  # of the leaders, where no larger sample follows
 _FIRST_KERNEL = "exponential"
 _FINALISTS = 3
-_CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
+_CLEARLY_WORSE = 0.1  # of a whitening with one kernel, in `_score`: it is not tried with the others
 _BLOCKS, _BLOCK_SIZE = 5, 200
 
 
