@@ -39,6 +39,7 @@ from gpnn.whitening import Whitener
 _WHITEN_ROWS = 65_536
 _RECALL_PROBES = 128
 _LARGER = 1.5  # times the rows, for a sample to be worth another comparison
+WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 _SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])  # m is chosen among these
 _SIZE_JUDGES = 3000
@@ -258,7 +259,7 @@ class GPnnRegressor(DistributionRegressor):
     def _learn(self, X, y, holdout: Holdout, rng, report) -> None:
         """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined."""
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
-        modes = ["diagonal", "ranks", "full"] if self.whitening == "auto" else [self.whitening]
+        modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
