@@ -39,6 +39,7 @@ from gpnn.whitening import Whitener
 _WHITEN_ROWS = 65_536
 _RECALL_PROBES = 128
 _LARGER = 1.5  # times the rows, for a sample to be worth another comparison
+_WIDE = 100  # columns; beyond, refining further on more rows overfits (blogfeedback: worse in every split)
 WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 _SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])  # m is chosen among these
@@ -271,7 +272,8 @@ class GPnnRegressor(DistributionRegressor):
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
         candidates = choose(sample, whiteners, kernels, self.refine, thorough, rng, self.n_jobs, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
-        for numbers, finalists in LARGER_SAMPLES if candidates[0].refined else ():
+        more_helps = candidates[0].refined and X.shape[1] <= _WIDE
+        for numbers, finalists in LARGER_SAMPLES if more_helps else ():
             larger = Sample.draw(X, y, holdout, rng, numbers)
             if len(larger.rows) < _LARGER * len(sample.rows):
                 continue
