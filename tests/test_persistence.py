@@ -14,6 +14,7 @@ import subprocess
 import sys
 import warnings
 import zlib
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
@@ -641,3 +642,18 @@ def test_no_loaded_file_stays_open(small, tmp_path):
     del models
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_ranks_whose_knots_are_out_of_order_are_refused(data, tmp_path):
+    X, y = data[:2]
+    model = GPnnRegressor(
+        whitening="ranks",
+        params=Hyperparameters(1.0, 0.9, 0.1),
+        kernel="exponential",
+        n_neighbors=8,
+        calibration_size=0,
+    ).fit(X, y)
+    ranks = model.whitener_.ranks
+    model.whitener_ = replace(model.whitener_, ranks=replace(ranks, knots=ranks.knots[:, ::-1].copy()))
+    with pytest.raises(InvalidInputError, match="knots"):  # as on reading: both look at the same sizes and orders
+        model.save(tmp_path / "model.gpnn")

@@ -292,8 +292,9 @@ def _check_sizes(model: GPnnRegressor) -> None:
     columns = [index._rows.d, *whitener.x_mean.shape, *whitener.x_map.shape, d if lengthscales == 1 else lengthscales]
     if whitener.ranks is not None:
         columns += [len(whitener.ranks.knots), *whitener.ranks.reach.shape]
-        if whitener.ranks.knots.ndim != 2 or whitener.ranks.knots.shape[1] < 2:
-            raise ValueError(f"knots {whitener.ranks.knots.shape}")
+        knots = whitener.ranks.knots
+        if knots.ndim != 2 or knots.shape[1] < 2 or not (np.diff(knots) >= 0).all():  # false for NaN too
+            raise ValueError(f"knots {knots.shape} that are not in order")
     if set(columns) != {d} or whitener.x_mean.ndim != 1:
         raise ValueError(f"{d} columns, but parts for {columns}")
     if model._y.shape != (n,) or not 1 <= model.n_neighbors_ <= n:

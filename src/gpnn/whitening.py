@@ -46,7 +46,7 @@ class Ranks:
         knots = np.ascontiguousarray(np.quantile(X, np.linspace(0, 1, _KNOTS), axis=0, method="nearest").T)
         ranked = cls(knots, np.ones(len(knots)))(X)
         spread = np.std(ranked, axis=0)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             reach = np.std(X, axis=0) / np.where(spread > 0, spread, 1.0)
         return cls(knots, np.where(reach > 0, reach, 1.0)), ranked
 
