@@ -255,6 +255,16 @@ def test_text_columns_are_named(wavy, frame):
     assert "1 columns hold text or dates, not numbers: town" in bad(objects, y[:50])
 
 
+@pytest.mark.parametrize("as_given", [np.asarray, np.ndarray.tolist])
+def test_text_columns_of_arrays_are_numbered(wavy, as_given):
+    X, y = wavy
+    table = X[:50].astype(object)
+    table[7, 1] = "x"
+    assert "1 columns hold text or dates, not numbers: column 1. gpnn.TableModel" in bad(as_given(table), y[:50])
+    table[7, 1] = "0.5"  # a number, if in quotes
+    GPnnRegressor.paper(n_neighbors=5).fit(as_given(table), y[:50])
+
+
 @pytest.mark.parametrize(
     ("settings", "word"),
     [

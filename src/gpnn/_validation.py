@@ -117,16 +117,40 @@ def check_new_rows(model, X):
 
 
 def _check_columns_are_numbers(X) -> None:
-    """Frames may hold text; name the columns before scikit-learn stumbles over the first value."""
+    """Name the columns that hold text before scikit-learn stumbles over the first value."""
     names = getattr(X, "columns", None)
-    if names is None:
+    if names is not None:
+        text = [str(name) for name, kind in zip(names, X.dtypes, strict=True) if _is_text(kind, X[name])]
+    elif isinstance(X, (np.ndarray, list, tuple)):
+        text = _columns_of_text(X)
+    else:
         return
-    text = [str(name) for name, kind in zip(names, X.dtypes, strict=True) if _is_text(kind, X[name])]
     if text:
         raise InvalidInputError(
-            f"{len(text)} columns hold text or dates, not numbers: {listed(text)}. Encode them first, for example "
-            "with sklearn.preprocessing.OneHotEncoder in a ColumnTransformer, or drop them."
+            f"{len(text)} columns hold text or dates, not numbers: {listed(text)}. gpnn.TableModel takes them as they "
+            "are, in a data frame; or encode them first, for example with sklearn.preprocessing.OneHotEncoder in a "
+            "ColumnTransformer, or drop them."
         )
+
+
+def _columns_of_text(X) -> list[str]:
+    try:
+        values = np.asarray(X)
+    except ValueError:  # rows of unequal length, which scikit-learn describes well
+        return []
+    if values.dtype.kind not in "OUS" or values.ndim != 2:
+        return []
+
+    def is_text(column) -> bool:
+        try:
+            column.astype(float)
+        except ValueError:
+            return True
+        except TypeError:  # neither text nor numbers: scikit-learn says what
+            pass
+        return False
+
+    return [f"column {k}" for k, column in enumerate(values.T) if is_text(column)]
 
 
 def _is_text(kind, column) -> bool:

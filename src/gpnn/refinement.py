@@ -23,7 +23,7 @@ from gpnn.neighbors import IVF, Flat, KDTree, automatic_index, nearest_others
 from gpnn.neighbors.cells import Rows
 
 _BATCH = 128
-_MOST_QUERIES = 4096  # per round; beyond, minibatches come back to the same rows
+_MOST_QUERIES = 2048  # per round; beyond, minibatches come back to the same rows
 _SHARE = 0.3  # of the typical scale in that of a neighbourhood
 _NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
 _RATE, _REACH = 0.1, 0.5  # of Adam: the longest step in one logarithm, and in all of them together

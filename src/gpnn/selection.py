@@ -1,12 +1,13 @@
 """Choice by evidence: kernel and metric, compared on rows whose outcome is known, before the whole table is indexed.
 
-Candidates are compared on a sample of the rows. Each starts from phase 1's estimate, is refined, and predicts the
-judges; its unrefined self stands for election too, so that a refinement which went astray is never shipped.
+Candidates are compared on a sample of the rows. They start from phase 1's estimate, are refined, and predict the
+judges; what they started from stands for election too, so that a refinement which went astray is never shipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,14 +23,15 @@ from gpnn.refinement import Probes, Searcher, predict, refine
 from gpnn.whitening import Whitener
 
 _SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; fewer, to 10,000, if columns are many
-LARGER_SAMPLES = ((3_200_000, 3), (32_000_000, 1))
-"""Numbers (rows times columns) of the samples on which the leading three, and then the winner, are refined further."""
+LARGER_SAMPLES = ((3_200_000, 4), (32_000_000, 1))
+"""Numbers (rows times columns) of the samples on which the leading four, and then the winner, are refined further."""
 _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
-_FIRST, _SECOND, _THIRD = (40, 60), (100,) * 3, (100,) * 2  # Adam steps by round: all; leaders; on larger samples
-_THOROUGH = (50,) * 16  # of the leaders, where no larger sample follows
+_FIRST, _NEXT, _LAST = (40, 60, 100), (50, 50), (100,) * 2  # Adam steps by round: first kernel, others, larger samples
+_HEATS = ((4, (100,) * 3),)  # how many leading pairs go on, and for how many steps
+_THOROUGH_HEATS = ((6, (50,) * 4), (2, (50,) * 12))  # where no larger sample follows
 _FIRST_KERNEL = "exponential"
-_FINALISTS = 3
-_CLEARLY_WORSE = 0.1  # of a whitening with one kernel, in `_score`: it is not tried with the others
+_SMOOTHER = 0.25  # lengthscales of the other kernels, to begin with, in units of those of the first
+_CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
 _BLOCKS, _BLOCK_SIZE = 5, 200
 
 
@@ -44,6 +46,11 @@ class Candidate:
     rmse: float
     nll: float
     crps: float
+
+    def in_kernel(self, kernel: str) -> Candidate:
+        """The same metric, for another kernel to begin with."""
+        params = replace(self.params, lengthscale=_SMOOTHER * np.asarray(self.params.lengthscale))
+        return replace(self, kernel=kernel, params=params)
 
     def row(self) -> dict:
         """For the report: what was tried, and its scores."""
@@ -127,51 +134,48 @@ def choose(
     n_jobs: int | None = None,
     progress: str | None = None,
 ) -> list[Candidate]:
-    """All that were tried, the best first: every whitening with one kernel, then all kernels where that looked well.
+    """All that were tried, the best first: every whitening with one kernel; all kernels where that looked well, in the
+    metric learned with it; then the leading ones in heats, for longer.
 
     `refined`: one lengthscale per column, fitted where predictions happen. `thorough`: this is the last word on them.
     """
-    rounds = _THOROUGH if thorough else _SECOND
     spaces = {name: sample.whitened(whitener, rng, n_jobs) for name, whitener in whiteners.items()}
     for space in spaces.values():
         space.searcher.prepare(space.learn)
     branches: dict[tuple[str, str], Space] = {}
+    candidates: list[Candidate] = []
 
-    def compare(pairs: list[tuple[str, str]]) -> list[Candidate]:
-        branches.update({pair: spaces[pair[0]].branch(n_jobs=1) for pair in pairs})
-        seeds = rng.integers(2**31, size=len(pairs))
-        tried: list[list[Candidate]] = [[] for _ in pairs]
+    def branch(whitening: str, kernel: str) -> Space:
+        return branches.setdefault((whitening, kernel), spaces[whitening].branch(n_jobs=1))
 
-        def first(part: slice) -> None:
-            for at in range(part.start, part.stop):
-                whitening, kernel = pairs[at]
-                branch, own_rng = branches[pairs[at]], np.random.default_rng(seeds[at])
-                tried[at].append(branch.judged(whitening, kernel, False, branch.phase_1(kernel, own_rng)))
-                if refined:
-                    tried[at].append(branch.refined(tried[at][0], _FIRST, own_rng))
+    def begin(whitening: str, kernel: str) -> _Task:
+        space = branch(whitening, kernel)
 
-        for_each_block(first, len(pairs), 1, n_jobs, progress)
-        return sorted((candidate for of_pair in tried for candidate in of_pair), key=_score)
+        def task(own_rng: np.random.Generator) -> list[Candidate]:
+            start = space.judged(whitening, kernel, False, space.phase_1(kernel, own_rng))
+            return [start, space.refined(start, _FIRST, own_rng)] if refined else [start]
+
+        return task
+
+    def go_on(begun: Candidate, rounds: tuple[int, ...]) -> _Task:
+        space = branch(begun.whitening, begun.kernel)
+        return lambda own_rng: [space.refined(begun, rounds, own_rng)]
+
+    def do(tasks: list[_Task]) -> None:
+        candidates.extend(_in_parallel(tasks, rng, n_jobs, progress))
+        candidates.sort(key=_score)
 
     one, *others = sorted(kernels, key=lambda kernel: kernel != _FIRST_KERNEL)
-    candidates = compare([(whitening, one) for whitening in spaces])
+    do([begin(whitening, one) for whitening in spaces])
     enough = _score(candidates[0]) + _CLEARLY_WORSE
-    good = {candidate.whitening: None for candidate in candidates if _score(candidate) < enough}
-    candidates = sorted(
-        candidates + compare([(whitening, kernel) for whitening in good for kernel in others]), key=_score
-    )
-    finalists = _leaders(candidates)
-    seeds = rng.integers(2**31, size=len(finalists))
-    longer: list[Candidate] = []
-
-    def second(part: slice) -> None:
-        for at in range(part.start, part.stop):
-            begun = finalists[at]
-            branch = branches[begun.whitening, begun.kernel]
-            longer.append(branch.refined(begun, rounds, np.random.default_rng(seeds[at])))
-
-    for_each_block(second, len(finalists), 1, n_jobs, progress)
-    return sorted(candidates + longer, key=_score)
+    good = {candidate.whitening: candidate for candidate in reversed(candidates) if _score(candidate) < enough}
+    if refined:
+        do([go_on(known.in_kernel(kernel), _NEXT) for known in good.values() for kernel in others])
+        for n_leaders, rounds in _THOROUGH_HEATS if thorough else _HEATS:
+            do([go_on(leader, rounds) for leader in _leaders(candidates, n_leaders)])
+    else:
+        do([begin(whitening, kernel) for whitening in good for kernel in others])
+    return candidates
 
 
 def settle(
@@ -187,35 +191,56 @@ def settle(
 
     More rows lie closer together, and what is best then need not be what was best among few.
     """
-    finalists = _leaders(candidates) if n_finalists > 1 else list(candidates[:1])
+    finalists = _leaders(candidates, n_finalists)
     alone = len(finalists) == 1
     threads, steps, progress = (n_jobs, progress, None) if alone else (1, None, progress)
     spaces = {
         name: sample.whitened(whiteners[name], rng, n_jobs)
         for name in sorted({candidate.whitening for candidate in finalists})
     }
-    seeds = rng.integers(2**31, size=len(finalists))
-    again: list[list[Candidate]] = [[] for _ in finalists]
 
-    def work(part: slice) -> None:
+    def task_of(begun: Candidate) -> _Task:
+        space = spaces[begun.whitening].branch(threads)
+        return lambda own_rng: [
+            space.judged(begun.whitening, begun.kernel, True, begun.params),
+            space.refined(begun, _LAST, own_rng, steps),
+        ]
+
+    return sorted(_in_parallel([task_of(begun) for begun in finalists], rng, n_jobs, progress), key=_score)
+
+
+_Task = Callable[[np.random.Generator], list[Candidate]]
+
+
+def _in_parallel(
+    tasks: list[_Task], rng: np.random.Generator, n_jobs: int | None, progress: str | None
+) -> list[Candidate]:
+    """What the tasks found, each with random numbers of its own, so that threads change nothing."""
+    seeds = rng.integers(2**31, size=len(tasks))
+    found: list[list[Candidate]] = [[] for _ in tasks]
+
+    def some(part: slice) -> None:
         for at in range(part.start, part.stop):
-            begun = finalists[at]
-            branch = spaces[begun.whitening].branch(threads)
-            again[at].append(branch.judged(begun.whitening, begun.kernel, True, begun.params))
-            again[at].append(branch.refined(begun, _THIRD, np.random.default_rng(seeds[at]), steps))
+            found[at] = tasks[at](np.random.default_rng(seeds[at]))
 
-    for_each_block(work, len(finalists), 1, n_jobs, progress)
-    return sorted((candidate for pair in again for candidate in pair), key=_score)
+    for_each_block(some, len(tasks), 1, n_jobs, progress)
+    return [candidate for of_task in found for candidate in of_task]
 
 
-def _leaders(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The best refined candidate of each of the leading pairs, and the best with another whitening than theirs."""
-    refined = [candidate for candidate in sorted(candidates, key=_score) if candidate.refined]
-    by_pair = {(candidate.whitening, candidate.kernel): candidate for candidate in reversed(refined)}
-    ranked = sorted(by_pair.values(), key=_score)
-    leaders = ranked[:_FINALISTS]
-    used = {candidate.whitening for candidate in leaders}
-    return leaders + [candidate for candidate in ranked if candidate.whitening not in used][:1]
+def _leaders(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
+    """The best refined candidate of each of the n leading pairs, of which no whitening has more than half if n > 2:
+    what is behind on few rows may be ahead on many."""
+    best: dict[tuple[str, str], Candidate] = {}
+    for candidate in sorted(candidates, key=_score):
+        if candidate.refined:
+            best.setdefault((candidate.whitening, candidate.kernel), candidate)
+    leaders: list[Candidate] = []
+    left = Counter({whitening: n // 2 if n > 2 else n for whitening, _ in best})
+    for candidate in best.values():
+        if left[candidate.whitening]:
+            leaders.append(candidate)
+            left[candidate.whitening] -= 1
+    return leaders[:n]
 
 
 def _score(candidate: Candidate) -> float:
