@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 
-from gpnn import GPnnRegressor, GPnnWarning, InvalidInputError, Prediction, metrics
+from gpnn import GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInputError, Prediction, metrics
 from gpnn.calibration import fit_calibration, interval
 from gpnn.kernels import KERNELS
 from gpnn.solvers.cpu import solve, solve_path
@@ -236,3 +236,17 @@ def test_variances_follow_the_roughness_of_the_neighbourhood_and_are_bounded(rng
 def test_metrics_and_evaluate_agree(fitted, data):
     law = fitted.predict_distribution(data[2])
     assert fitted.evaluate(*data[2:], units="y")["rmse"] == pytest.approx(metrics.rmse(data[3], law))
+
+
+def test_given_lengthscales_by_column_are_the_metric_of_the_search_too(data):
+    X, y, X_test, _ = data
+    X, X_test = X / X.std(axis=0), X_test / X.std(axis=0)
+    lengthscale = np.array([0.1, 1.0, *[10.0] * 6])
+
+    def fit(rows, scale):
+        params = Hyperparameters(scale, 1.0, 0.05)
+        return GPnnRegressor(kernel="matern32", whitening="none", params=params, random_state=0).fit(rows, y)
+
+    given, stretched = fit(X, lengthscale), fit(X / lengthscale, 1.0)
+    assert given.n_neighbors_ == stretched.n_neighbors_
+    np.testing.assert_allclose(given.predict(X_test), stretched.predict(X_test / lengthscale), rtol=1e-4)

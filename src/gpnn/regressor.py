@@ -81,7 +81,8 @@ class GPnnRegressor(DistributionRegressor):
     Attributes
     ----------
     kernel_, n_neighbors_ : as given or chosen
-    params_ : Hyperparameters after calibration; with refine=True the whitener contains the lengthscales, and this has 1
+    params_ : Hyperparameters after calibration; where there is a lengthscale per column, the whitener contains them,
+        and this has 1
     alpha_, alpha_interval_ : the calibration factor α, and where it lies with probability 95 %
     floor_ : added to every variance (whitened units), where calibration="local" found that to help
     shape_ : the shape of standardised errors, from which intervals and quantiles are made
@@ -265,7 +266,7 @@ class GPnnRegressor(DistributionRegressor):
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
             self.whitener_, report["whitening"] = self._whitener(X, y, modes[-1]), modes[-1]
-            self.params_ = self.params or self._phase_1(X, y, holdout, rng, report)
+            self._search_in_metric_of(self.params or self._phase_1(X, y, holdout, rng, report))
             return
         whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
@@ -282,9 +283,15 @@ class GPnnRegressor(DistributionRegressor):
             report.setdefault("finalists", []).extend(candidate.row() for candidate in candidates)
         best = candidates[0]
         self.kernel_ = best.kernel
-        self.whitener_ = whiteners[best.whitening].stretched(1 / np.asarray(best.params.lengthscale))
-        self.params_ = Hyperparameters(1.0, best.params.kernel_variance, best.params.noise_variance)
-        report["whitening"] = best.whitening
+        self.whitener_, report["whitening"] = whiteners[best.whitening], best.whitening
+        self._search_in_metric_of(best.params)
+
+    def _search_in_metric_of(self, params: Hyperparameters) -> None:
+        """params_; lengthscales by column go into the whitener, so that the nearest rows are the most correlated."""
+        self.params_ = params
+        if np.ndim(params.lengthscale):
+            self.whitener_ = self.whitener_.stretched(1 / np.asarray(params.lengthscale))
+            self.params_ = replace(params, lengthscale=1.0)
 
     def _whitener(self, X, y, mode: str, warn: bool = True) -> Whitener:
         names = getattr(self, "feature_names_in_", None)
