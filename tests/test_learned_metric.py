@@ -11,6 +11,7 @@ from sklearn.model_selection import KFold
 from gpnn import GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInputError, Prediction, metrics
 from gpnn.calibration import fit_calibration, interval
 from gpnn.kernels import KERNELS
+from gpnn.selection import Candidate, _leaders
 from gpnn.solvers.cpu import solve, solve_path
 
 
@@ -250,3 +251,16 @@ def test_given_lengthscales_by_column_are_the_metric_of_the_search_too(data):
     given, stretched = fit(X, lengthscale), fit(X / lengthscale, 1.0)
     assert given.n_neighbors_ == stretched.n_neighbors_
     np.testing.assert_allclose(given.predict(X_test), stretched.predict(X_test / lengthscale), rtol=1e-4)
+
+
+def test_no_whitening_takes_more_than_half_of_the_places():
+    def candidate(whitening, kernel, nll, refined=True):
+        return Candidate(whitening, kernel, refined, Hyperparameters(1.0, 1.0, 0.1), rmse=1.0, nll=nll, crps=1.0)
+
+    ahead = [candidate("full", kernel, nll) for nll, kernel in enumerate(KERNELS)]
+    behind = [candidate("diagonal", kernel, 10 + nll) for nll, kernel in enumerate(KERNELS)]
+    again, unrefined = candidate("full", next(iter(KERNELS)), 0.5), candidate("ranks", "rbf", -1.0, refined=False)
+    everyone = [*behind, again, *ahead, unrefined]
+    assert _leaders(everyone, 4) == ahead[:2] + behind[:2]
+    assert _leaders(everyone, 2) == ahead[:2]
+    assert _leaders(everyone, 1) == ahead[:1]
