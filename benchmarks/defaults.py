@@ -1,6 +1,7 @@
 """GPnnRegressor() beside GPnnRegressor.paper() on real data: accuracy, honesty and time, on the paper's splits.
 
-python benchmarks/defaults.py --seeds 3 --max-test 100000
+python benchmarks/defaults.py                                           # all seven sets, whole test sets
+python benchmarks/defaults.py --datasets bike --seeds 1 --max-test 10000
 """
 
 import argparse
@@ -18,10 +19,10 @@ METRICS = ("rmse", "nll", "calibration", "coverage_90", "crps")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", default=SETS)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--max-test", type=int, default=100_000)
+    parser.add_argument("--max-test", type=int, default=None, help="use only the first rows of each test set")
     args = parser.parse_args()
     results = read_results("defaults")  # of other data sets
     for name in args.datasets:
