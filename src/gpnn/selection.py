@@ -57,6 +57,9 @@ class Candidate:
         return {name: value for name, value in vars(self).items() if name != "params"}
 
 
+_Task = Callable[[np.random.Generator], list[Candidate]]
+
+
 @dataclass(frozen=True)
 class Sample:
     """A part of the table on which candidates are compared: rows to predict from, probes to learn from and to judge."""
@@ -209,9 +212,6 @@ def settle(
     return sorted(_in_parallel([task_of(begun) for begun in finalists], rng, n_jobs, progress), key=_score)
 
 
-_Task = Callable[[np.random.Generator], list[Candidate]]
-
-
 def _in_parallel(
     tasks: list[_Task], rng: np.random.Generator, n_jobs: int | None, progress: str | None
 ) -> list[Candidate]:
@@ -234,12 +234,13 @@ def _leaders(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
     for candidate in sorted(candidates, key=_score):
         if candidate.refined:
             best.setdefault((candidate.whitening, candidate.kernel), candidate)
-    leaders: list[Candidate] = []
-    left = Counter({whitening: n // 2 if n > 2 else n for whitening, _ in best})
+    most = n // 2 if n > 2 else n
+    places: Counter[str] = Counter()
+    leaders = []
     for candidate in best.values():
-        if left[candidate.whitening]:
+        places[candidate.whitening] += 1
+        if places[candidate.whitening] <= most:
             leaders.append(candidate)
-            left[candidate.whitening] -= 1
     return leaders[:n]
 
 
