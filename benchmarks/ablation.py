@@ -15,7 +15,8 @@ import numpy as np
 
 from data import split
 from defaults import SETS
-from gpnn import GPnnRegressor, GPnnWarning, calibration, datasets, refinement, regressor, shapes
+from gpnn import GPnnRegressor, GPnnWarning, calibration, datasets, regressor
+from gpnn.stages import refinement, shapes
 from report import read_results, write_results
 
 

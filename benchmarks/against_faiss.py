@@ -6,9 +6,9 @@ pip install faiss-cpu && python benchmarks/against_faiss.py        # about one m
 import faiss
 import numpy as np
 
-from gpnn._parallel import for_each_block
+from gpnn.engines.cpu.neighbors.cells import Rows
+from gpnn.engines.parallel import for_each_block
 from gpnn.neighbors import IVF, Flat
-from gpnn.neighbors.cells import Rows
 from report import best, write_results
 
 N, D, M, QUERIES = 10**6, 15, 400, 500

@@ -20,9 +20,9 @@ import numpy as np
 import xxhash
 
 from gpnn import GPnnRegressor, Hyperparameters
-from gpnn._parallel import blocks, for_each_block
+from gpnn.engines.cpu.neighbors.cells import STRIP, Rows, row_numbers
+from gpnn.engines.parallel import blocks, for_each_block
 from gpnn.neighbors import IVF
-from gpnn.neighbors.cells import STRIP, Rows, row_numbers
 from report import best, write_results
 
 D, CELLS, BLOCK = 15, 6324, 2**22

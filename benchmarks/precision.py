@@ -3,7 +3,8 @@
     python benchmarks/precision.py        # about three minutes on two cores
 
 For each kernel, "needed" is the least factor on the estimates with which every error above 1e-3 (of means in predictive
-standard deviations, of variances relative) would have been seen; `gpnn.solvers.cpu._ROUNDING` is at least twice that.
+standard deviations, of variances relative) would have been seen; `_ROUNDING` in engines/cpu/solver.py is at least
+twice that.
 """
 
 from itertools import product
@@ -13,9 +14,9 @@ import pandas as pd
 
 from data import split
 from gpnn import GPnnRegressor, Hyperparameters, datasets
-from gpnn._compiled.covariance import KERNEL_TAGS
-from gpnn._parallel import for_each_block
-from gpnn.solvers import cpu
+from gpnn.engines.compiled.covariance import KERNEL_TAGS
+from gpnn.engines.cpu import solver
+from gpnn.engines.parallel import for_each_block
 from report import write_results
 
 LENGTHSCALES = (0.03, 0.1, 0.3, 1, 3, 10, 100)
@@ -40,10 +41,10 @@ def run(dtype, X_star, N, y, kernel, lengthscale, ratio):
     mean, shrinkage = np.empty((2, len(X_star)))
     errors = np.empty((2, len(X_star)))
     d = X_star.shape[1]
-    cpu._solve_block(
+    solver._solve_block(
         KERNEL_TAGS[kernel], X_star.astype(dtype), np.ascontiguousarray(N, dtype), np.ascontiguousarray(y),
-        cpu._inverse(lengthscale, d, dtype), dtype(ratio), np.ones(len(X_star), bool),
-        *cpu._scratch(N.shape[1], d, dtype), mean, shrinkage, errors,
+        solver._inverse(lengthscale, d, dtype), dtype(ratio), np.ones(len(X_star), bool),
+        *solver._scratch(N.shape[1], d, dtype), mean, shrinkage, errors,
     )  # fmt: skip
     return mean, shrinkage, errors
 
@@ -74,14 +75,14 @@ def main():
     table = pd.concat(found).dropna()
     results = []
     for kernel, rows in table.groupby("kernel"):
-        for_mean, for_variance = cpu._ROUNDING[kernel]
+        for_mean, for_variance = solver._ROUNDING[kernel]
         estimate = np.maximum(for_mean * rows.estimate, for_variance * rows.variance_estimate)
-        accepted = rows[estimate <= cpu._TOLERANCE]
+        accepted = rows[estimate <= solver._TOLERANCE]
         results.append(
             {
                 "kernel": kernel,
-                "needed_for_means": cpu._TOLERANCE / rows.estimate[rows.error >= 1e-3].min(),
-                "needed_for_variances": cpu._TOLERANCE / rows.variance_estimate[rows.variance_error >= 1e-3].min(),
+                "needed_for_means": solver._TOLERANCE / rows.estimate[rows.error >= 1e-3].min(),
+                "needed_for_variances": solver._TOLERANCE / rows.variance_estimate[rows.variance_error >= 1e-3].min(),
                 "used": [for_mean, for_variance],
                 "share_in_float32": len(accepted) / len(rows),
                 "largest_error_accepted": accepted.error.max(),

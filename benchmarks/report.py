@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from time import perf_counter
 
-from gpnn import _provenance
+from gpnn.common import provenance
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -31,10 +31,10 @@ def write_results(name: str, results) -> Path:
     path = RESULTS / f"{name}.json"
     record = {
         "benchmark": name,
-        "time": _provenance.now(),
+        "time": provenance.now(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "processor": _provenance.processor(),
-        "versions": _provenance.versions(),
+        "processor": provenance.processor(),
+        "versions": provenance.versions(),
         "results": results,
     }
     partial = path.with_suffix(".tmp")

@@ -20,11 +20,12 @@ from sklearn.neighbors import NearestNeighbors
 
 from data import split
 from gpnn import GPnnRegressor, datasets
-from gpnn._parallel import for_each_block
+from gpnn.engines import reference
+from gpnn.engines.cpu import solver
+from gpnn.engines.cpu.neighbors.cells import Rows
+from gpnn.engines.parallel import for_each_block
 from gpnn.kernels import KERNELS
 from gpnn.neighbors import IVF, KDTree, recall
-from gpnn.neighbors.cells import Rows
-from gpnn.solvers import cpu, reference
 from report import best, write_results
 
 M = 400
@@ -61,10 +62,10 @@ def solve():
             N, Y = model.index_.points(indices), model._y[indices]
             args = (KERNELS[kernel], model.params_)
             standard = reference.solve(X_star[:200], N[:200], Y[:200], *args)
-            ours = cpu.solve(X_star[:200], N[:200], Y[:200], *args)
+            ours = solver.solve(X_star[:200], N[:200], Y[:200], *args)
             seconds = best(
                 lambda X_star=X_star, N=N, Y=Y, args=args: in_parallel(
-                    lambda part: cpu.solve(X_star[part], N[part], Y[part], *args), 2000
+                    lambda part: solver.solve(X_star[part], N[part], Y[part], *args), 2000
                 )
             )
             A @ B

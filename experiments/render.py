@@ -10,8 +10,8 @@ import sys
 from difflib import get_close_matches
 from pathlib import Path
 
-from gpnn._files import whole_or_nothing
 from gpnn.errors import InvalidInputError, MissingExtraError
+from gpnn.files.whole import whole_or_nothing
 from renderers.document import rewrite
 from renderers.evidence import Evidence
 from renderers.figures import FIGURES

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from gpnn import __version__, _provenance
-from gpnn._parallel import progress_bar
+from gpnn import __version__
+from gpnn.common import provenance
+from gpnn.engines.parallel import progress_bar
 from gpnn.errors import InvalidInputError, MissingExtraError
 from runners import RUNNERS, oakley
 from store import RESULTS, Store
@@ -65,10 +66,10 @@ def work_through(runner, jobs: list[dict], args) -> int:
 
 def _made() -> dict:
     return {
-        "time": _provenance.now(),
-        "machine": _provenance.machine(),
+        "time": provenance.now(),
+        "machine": provenance.machine(),
         "load": os.getloadavg()[0],  # processes that were running or waiting: times on a busy machine are long
-        "versions": {"gpnn": __version__} | _provenance.versions("torch", "gpytorch"),
+        "versions": {"gpnn": __version__} | provenance.versions("torch", "gpytorch"),
     }
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpnn._files import full_disk_explained
 from gpnn.errors import FileError
+from gpnn.files.whole import full_disk_explained
 
 RESULTS = Path(__file__).parent / "results"
 

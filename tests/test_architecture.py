@@ -1,58 +1,51 @@
-"""Imports point one way: a module uses those above it, never those below."""
+"""Rooms: few enough to read at a glance, each importing only from those before it."""
 
 import ast
 from pathlib import Path
 
 import gpnn
 
-LAYERS = [
-    {"_types", "errors", "_extras", "_files", "_provenance"},
-    {"_compiled", "_parallel"},
-    {"_container"},
-    {"kernels", "metrics", "reliability"},
-    {"whitening", "means", "shapes", "estimation", "neighbors", "solvers", "calibration"},
-    {"holdout", "refinement", "selection"},
-    {"_validation", "_contract", "theory"},
-    {"regressor", "persistence", "calibrated", "baselines", "simulation"},
-    {"datasets"},
-    {"tables", "diagnostics"},
-    {"plots", "report"},
+ROOMS = [
+    {"common"},
+    {"engines"},
+    {"stages"},
+    {"contract"},
+    {"regressor", "files"},  # a model saves itself, and a file holds a model
+    {"calibrated", "baselines", "theory"},
+    {"datasets", "tables", "judging"},
     {"cli"},
 ]
+LEVEL = {room: number for number, rooms in enumerate(ROOMS) for room in rooms}
 ROOT = Path(gpnn.__file__).parent
-
-
-def unit(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
 
 
 def imported(path: Path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            if node.module == "gpnn":
-                yield from (f"gpnn.{alias.name}" for alias in node.names)
-            else:
-                yield node.module
+        elif isinstance(node, ast.ImportFrom) and node.module == "gpnn":
+            yield from (f"gpnn.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or "."
 
 
-def test_imports_point_upwards():
-    level = {name: number for number, names in enumerate(LAYERS) for name in names}
+def test_a_room_imports_from_those_before_it_alone():
     wrong = []
     for path in ROOT.rglob("*.py"):
         here = path.relative_to(ROOT).parts[0].removesuffix(".py")
-        if here == "__init__":
-            continue
         for module in imported(path):
-            there = unit(module)
-            if module.startswith("gpnn.") and there in level and there != here and level[there] > level[here]:
-                wrong.append(f"{here} imports {module}")
+            package, _, rest = module.partition(".")
+            there = rest.partition(".")[0]
+            if here == "__init__" or package != "gpnn" or there in ("", "__version__", here):
+                continue
+            if there not in LEVEL:
+                wrong.append(f"{path.relative_to(ROOT)} imports {module} by its public name, not from its room")
+            elif LEVEL[there] >= LEVEL[here] and {here, there} != {"regressor", "files"}:
+                wrong.append(f"{path.relative_to(ROOT)} imports {module}, which does not come before it")
     assert not wrong
 
 
-def test_every_module_has_its_place():
-    level = {name for names in LAYERS for name in names}
-    modules = [path for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
-    found = {path.name.removesuffix(".py") for path in modules}
-    assert found - {"__init__"} == level
+def test_every_room_has_its_place_and_they_are_few():
+    entries = {path.name for path in ROOT.iterdir()} - {"__pycache__"}
+    assert {name.removesuffix(".py") for name in entries} - {"__init__", "py.typed"} == set(LEVEL)
+    assert len(entries) <= 15

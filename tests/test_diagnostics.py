@@ -8,8 +8,8 @@ from sklearn.linear_model import BayesianRidge, LinearRegression
 
 from gpnn import CalibratedRegressor, GPnnRegressor, Hyperparameters, InvalidInputError
 from gpnn.diagnostics import Cloud, diagnose, findings, verdict
-from gpnn.diagnostics.measure import importances
-from gpnn.whitening import Whitener
+from gpnn.judging.diagnostics.measure import importances
+from gpnn.stages.whitening import Whitener
 
 PARAMS = Hyperparameters(1.0, 0.9, 0.1)
 

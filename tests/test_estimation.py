@@ -3,8 +3,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from gpnn.errors import InvalidInputError
-from gpnn.estimation import BlockLikelihood, estimate
 from gpnn.kernels import KERNELS, squared_distances
+from gpnn.stages.estimation import BlockLikelihood, estimate
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import pytest
 from sklearn.model_selection import GroupKFold, KFold
 
 from gpnn import InvalidInputError
-from gpnn.holdout import from_splitter, leave_one_out, patches, set_aside
+from gpnn.stages.holdout import from_splitter, leave_one_out, patches, set_aside
 
 
 def test_judges_take_no_part_in_learning(rng):

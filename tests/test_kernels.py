@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from gpnn._compiled import jit
-from gpnn._compiled.covariance import KERNEL_TAGS, covariance
-from gpnn._compiled.vectors import LANES, load, store
+from gpnn.engines.compiled import jit
+from gpnn.engines.compiled.covariance import KERNEL_TAGS, covariance
+from gpnn.engines.compiled.vectors import LANES, load, store
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import KERNELS, get_kernel, squared_distances
 

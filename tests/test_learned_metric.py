@@ -10,9 +10,9 @@ from sklearn.model_selection import KFold
 
 from gpnn import GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInputError, Prediction, metrics
 from gpnn.calibration import fit_calibration, interval
+from gpnn.engines.cpu.solver import solve, solve_path
 from gpnn.kernels import KERNELS
-from gpnn.selection import Candidate, _leaders
-from gpnn.solvers.cpu import solve, solve_path
+from gpnn.stages.selection import Candidate, _leaders
 
 
 def make(n, seed=0):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from gpnn._parallel import blocks, for_each_block, n_threads, progress_bar
+from gpnn.engines.parallel import blocks, for_each_block, n_threads, progress_bar
 from gpnn.errors import InvalidInputError
 
 
@@ -74,7 +74,7 @@ def test_n_jobs():
 
 
 LOOPS = """
-from gpnn._parallel import for_each_block, progress_bar
+from gpnn.engines.parallel import for_each_block, progress_bar
 for_each_block(lambda part: None, 10, 1, 1, {name})
 with progress_bar(20, {name}) as bar:
     for _ in range(2):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from gpnn import Hyperparameters
-from gpnn._compiled.covariance import KERNEL_NUMBERS
-from gpnn._compiled.likelihood import predictive_likelihood, predictive_likelihoods, scratch
+from gpnn.engines import reference
+from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
+from gpnn.engines.compiled.likelihood import predictive_likelihood, predictive_likelihoods, scratch
 from gpnn.kernels import KERNELS, get_kernel
-from gpnn.refinement import Probes, Searcher, predict, refine
-from gpnn.solvers import reference
+from gpnn.stages.refinement import Probes, Searcher, predict, refine
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

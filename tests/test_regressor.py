@@ -93,7 +93,7 @@ def test_every_index_serves(fitted, wavy, index):
 
 
 def test_an_index_of_ones_own(wavy):
-    from gpnn._types import Neighbors
+    from gpnn.common.types import Neighbors
 
     class First:
         """Always the first rows: enough to see that the protocol is all that is asked for."""

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from gpnn import InvalidInputError, Prediction
-from gpnn.reliability import Reliability, sampling_error
-from gpnn.shapes import GAUSSIAN
+from gpnn.common.reliability import Reliability, sampling_error
+from gpnn.stages.shapes import GAUSSIAN
 
 
 def reliability(rng, n=20_000, factor=1.0):

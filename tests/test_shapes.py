@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from gpnn.shapes import GAUSSIAN, Shape, fit_shape
+from gpnn.stages.shapes import GAUSSIAN, Shape, fit_shape
 
 
 def test_gaussian_and_student_t_quantiles():

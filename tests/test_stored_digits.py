@@ -1,8 +1,8 @@
 """Fits and predictions are the digits of earlier versions, and their model files still load.
 
-`tests/stored` was written by `python tests/test_stored_digits.py` before the code was laid out anew; it is written again
-only when digits change on purpose. Another kind of processor or another numpy sums in another order: there the digits agree
-closely instead of exactly.
+`tests/stored` was written by `python tests/test_stored_digits.py` before the code was laid out anew; it is written
+again only when digits change on purpose. Another kind of processor or another numpy sums in another order: there the
+digits agree closely instead of exactly.
 """
 
 import json

@@ -3,7 +3,7 @@ import pytest
 
 from gpnn import Prediction
 from gpnn.errors import GPnnWarning, InvalidInputError
-from gpnn.whitening import Ranks, Whitener
+from gpnn.stages.whitening import Ranks, Whitener
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from MuyGPyS.optimize import Bayes_optimize
 from MuyGPyS.optimize.batch import sample_batch
 from MuyGPyS.optimize.loss import lool_fn
 
-from gpnn._parallel import blocks
-from gpnn.whitening import Whitener
+from gpnn.engines.parallel import blocks
+from gpnn.stages.whitening import Whitener
 
 NEIGHBORS, BATCH, BLOCK = 100, 500, 500
 

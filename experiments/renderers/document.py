@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpnn._files import whole_or_nothing
 from gpnn.errors import FileError
+from gpnn.files.whole import whole_or_nothing
 
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 

@@ -9,8 +9,8 @@ from sklearn.base import clone
 
 import methods
 from gpnn import datasets
-from gpnn._types import Hyperparameters
 from gpnn.cli import arguments
+from gpnn.common.types import Hyperparameters
 from gpnn.datasets.sources import find
 from gpnn.errors import GPnnWarning
 from gpnn.kernels import get_kernel

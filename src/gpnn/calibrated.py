@@ -10,11 +10,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, check_random_state, column_or_1d, get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from gpnn._contract import DistributionRegressor
-from gpnn._types import Prediction
-from gpnn._validation import check_settings, check_target
-from gpnn.calibration import calibrate, variance_factor
-from gpnn.errors import GPnnWarning, InvalidInputError
+from gpnn.common.errors import GPnnWarning, InvalidInputError
+from gpnn.common.types import Prediction
+from gpnn.contract import DistributionRegressor
+from gpnn.stages.calibration import calibrate, variance_factor
+from gpnn.stages.validation import check_settings, check_target
 
 
 class CalibratedRegressor(MetaEstimatorMixin, DistributionRegressor):

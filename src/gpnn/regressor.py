@@ -16,25 +16,25 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gpnn import metrics
-from gpnn._contract import DistributionRegressor
-from gpnn._parallel import blocks, for_each_block
-from gpnn._provenance import peak_memory
-from gpnn._types import Array, Hyperparameters, Neighbors, Prediction
-from gpnn._validation import check_new_rows, check_settings, check_training_data
-from gpnn.calibration import Calibration, LocalScale, fit_calibration, interval, variance_factor
-from gpnn.errors import GPnnWarning
-from gpnn.estimation import estimate
-from gpnn.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
-from gpnn.kernels import KERNELS, get_kernel
-from gpnn.means import MEANS, make_mean
-from gpnn.neighbors import NeighborIndex, make_index, nearest_others, recall
-from gpnn.neighbors.cells import Rows
-from gpnn.selection import LARGER_SAMPLES, Sample, choose, settle
-from gpnn.shapes import GAUSSIAN, Shape, fit_shape
-from gpnn.solvers import LocalSolution, LocalSolver, make_solver
-from gpnn.solvers.cpu import solve_path
-from gpnn.whitening import Whitener
+from gpnn.common import metrics
+from gpnn.common.errors import GPnnWarning
+from gpnn.common.kernels import KERNELS, get_kernel
+from gpnn.common.provenance import peak_memory
+from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
+from gpnn.contract import DistributionRegressor
+from gpnn.engines.cpu.neighbors import NeighborIndex, make_index, nearest_others, recall
+from gpnn.engines.cpu.neighbors.cells import Rows
+from gpnn.engines.cpu.solver import solve_path
+from gpnn.engines.local import LocalSolution, LocalSolver, make_solver
+from gpnn.engines.parallel import blocks, for_each_block
+from gpnn.stages.calibration import Calibration, LocalScale, fit_calibration, interval, variance_factor
+from gpnn.stages.estimation import estimate
+from gpnn.stages.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
+from gpnn.stages.mean import MEANS, make_mean
+from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
+from gpnn.stages.shapes import GAUSSIAN, Shape, fit_shape
+from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
+from gpnn.stages.whitening import Whitener
 
 _WHITEN_ROWS = 65_536
 _RECALL_PROBES = 128
@@ -204,9 +204,9 @@ class GPnnRegressor(DistributionRegressor):
 
     def save(self, path) -> None:
         """Write the fitted model to one file: no pickle, complete or not there (docs/model_file.md)."""
-        from gpnn import persistence
+        from gpnn.files import model as model_file
 
-        persistence.write(path, self)
+        model_file.write(path, self)
 
     @staticmethod
     def load(path, verify: bool = True) -> GPnnRegressor:
@@ -215,9 +215,9 @@ class GPnnRegressor(DistributionRegressor):
         Arrays stay in the file and are shared between processes. verify=False leaves out their checksums and opens any
         size at once, for files that are trusted to be whole.
         """
-        from gpnn import persistence
+        from gpnn.files import model as model_file
 
-        return persistence.read(path, verify).regressor
+        return model_file.read(path, verify).regressor
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_report_" in self.__dict__

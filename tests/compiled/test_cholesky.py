@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from gpnn._compiled import aligned
-from gpnn._compiled.cholesky import factor, minus_inverse, solve
-from gpnn._compiled.vectors import LANES
+from gpnn.engines.compiled import aligned
+from gpnn.engines.compiled.cholesky import factor, minus_inverse, solve
+from gpnn.engines.compiled.vectors import LANES
 
 
 def strips_of(matrix, lanes):

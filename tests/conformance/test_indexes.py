@@ -5,9 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
+from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.errors import InvalidInputError
 from gpnn.neighbors import IVF, Flat, KDTree, make_index, recall
-from gpnn.neighbors.cells import Rows
 
 EXACT = {"kdtree": KDTree(), "flat": Flat(), "ivf, all cells": IVF(recall=1.0, n_cells=7)}
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from gpnn import Hyperparameters
+from gpnn.engines import reference
+from gpnn.engines.local import make_solver
 from gpnn.kernels import KERNELS
-from gpnn.solvers import make_solver, reference
 
 REGIMES = {
     "noisy": Hyperparameters(1.0, 1.0, 0.3),

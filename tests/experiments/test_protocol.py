@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import methods
-from gpnn import datasets, estimation, whitening
+from gpnn import datasets
 from gpnn.cli import simulate
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import KERNELS
+from gpnn.stages import estimation, whitening
 from protocol import PROTOCOL, fingerprint, section
 from runners import RUNNERS, oakley, prediction, real, simulation
 

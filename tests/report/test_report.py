@@ -12,9 +12,9 @@ from sklearn.linear_model import BayesianRidge
 from gpnn import CalibratedRegressor, GPnnRegressor, Hyperparameters, report
 from gpnn.diagnostics import diagnose
 from gpnn.errors import FileError
-from gpnn.report.markup import Markup, element
-from gpnn.report.numbers import digits_of, number, seconds, size, tick_labels
-from gpnn.report.svg import Scale, shortened
+from gpnn.judging.report.markup import Markup, element
+from gpnn.judging.report.numbers import digits_of, number, seconds, size, tick_labels
+from gpnn.judging.report.svg import Scale, shortened
 
 CHARTS = ["coverage", "predicted", "pit", "spread", "coverage-by-sd", "floor", "metric", "neighbors"]
 HOSTILE = "</svg><script>alert('x')</script>\" onload=\"alert(1)&\x00"

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from gpnn import Hyperparameters, InvalidInputError, simulation
+from gpnn.engines import reference
 from gpnn.kernels import get_kernel, squared_distances
-from gpnn.solvers import reference
 
 TRUE, ASSUMED = Hyperparameters(0.6, 0.9, 0.1), Hyperparameters(0.4, 0.5, 0.2)
 METRICS = ("mse", "calibration", "nll")

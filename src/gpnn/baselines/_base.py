@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gpnn._contract import DistributionRegressor
-from gpnn._parallel import for_each_block, n_threads
-from gpnn._types import Array, Hyperparameters, Prediction
-from gpnn._validation import check_new_rows, check_settings, check_training_data
-from gpnn.whitening import Whitener
+from gpnn.common.types import Array, Hyperparameters, Prediction
+from gpnn.contract import DistributionRegressor
+from gpnn.engines.parallel import for_each_block, n_threads
+from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
+from gpnn.stages.whitening import Whitener
 
 _WHITEN_ROWS = 65_536
 _FEWEST, _MOST = 32, 8192  # queries that one thread takes at a time

@@ -17,9 +17,9 @@ from gpytorch.utils.nearest_neighbors import NNUtil
 from linear_operator.operators import DiagLinearOperator
 from linear_operator.utils.errors import NanError, NotPSDError
 
-from gpnn._parallel import progress_bar
-from gpnn._types import Array, Hyperparameters
-from gpnn.errors import InvalidInputError
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.types import Array, Hyperparameters
+from gpnn.engines.parallel import progress_bar
 
 KERNELS = {
     "rbf": gpytorch.kernels.RBFKernel,

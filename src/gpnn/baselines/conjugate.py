@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from gpnn import metrics
-from gpnn._parallel import for_each_block
-from gpnn._types import Array, Hyperparameters, Prediction
 from gpnn.baselines._base import WhitenedRegressor
-from gpnn.errors import InvalidInputError
-from gpnn.kernels import Kernel, get_kernel, squared_distances
-from gpnn.neighbors import NeighborIndex, make_index
+from gpnn.common import metrics
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.kernels import Kernel, get_kernel, squared_distances
+from gpnn.common.types import Array, Hyperparameters, Prediction
+from gpnn.engines.cpu.neighbors import NeighborIndex, make_index
+from gpnn.engines.parallel import for_each_block
 
 _BETA_VARIANCE = 1e6  # V_β = 1e6·I: flat beside any data, in whitened units
 _LEAST_RATIO = 1e-10  # of α, so that M is regular where rows repeat

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpnn._compiled.covariance import KERNEL_NUMBERS
-from gpnn._compiled.posterior import condition, factor_scratch, latent, query_scratch
-from gpnn._parallel import progress_bar
-from gpnn._types import Array, Hyperparameters, Prediction
 from gpnn.baselines._base import WhitenedRegressor
-from gpnn.errors import InvalidInputError
-from gpnn.estimation import estimate
-from gpnn.kernels import Kernel, get_kernel
-from gpnn.solvers import JITTERS, LOWEST_PIVOT
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.kernels import Kernel, get_kernel
+from gpnn.common.types import Array, Hyperparameters, Prediction
+from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
+from gpnn.engines.compiled.posterior import condition, factor_scratch, latent, query_scratch
+from gpnn.engines.local import JITTERS, LOWEST_PIVOT
+from gpnn.engines.parallel import progress_bar
+from gpnn.stages.estimation import estimate
 
 
 @dataclass(frozen=True)

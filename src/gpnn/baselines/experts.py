@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from gpnn._types import Array, Hyperparameters, Prediction
 from gpnn.baselines._base import WhitenedRegressor
 from gpnn.baselines.exact import Posterior, with_noise
-from gpnn.estimation import estimate
-from gpnn.kernels import get_kernel
+from gpnn.common.kernels import get_kernel
+from gpnn.common.types import Array, Hyperparameters, Prediction
+from gpnn.stages.estimation import estimate
 
 # --- aggregation: laws of f* from the experts, one after the other → one law of f* ------------------------------------
 

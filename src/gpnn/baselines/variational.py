@@ -16,14 +16,14 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gpnn._contract import DistributionRegressor
-from gpnn._parallel import for_each_block
-from gpnn._types import Array, Hyperparameters, Prediction
-from gpnn._validation import check_new_rows, check_settings, check_training_data
-from gpnn.errors import InvalidInputError, MissingExtraError
-from gpnn.kernels import get_kernel, squared_distances
-from gpnn.neighbors import NeighborIndex, make_index
-from gpnn.whitening import Whitener
+from gpnn.common.errors import InvalidInputError, MissingExtraError
+from gpnn.common.kernels import get_kernel, squared_distances
+from gpnn.common.types import Array, Hyperparameters, Prediction
+from gpnn.contract import DistributionRegressor
+from gpnn.engines.cpu.neighbors import NeighborIndex, make_index
+from gpnn.engines.parallel import for_each_block
+from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
+from gpnn.stages.whitening import Whitener
 
 
 class _Variational(DistributionRegressor):

@@ -8,7 +8,7 @@ from functools import cache
 
 from gpnn import __version__
 from gpnn.cli import datasets, demo, evaluate, fit, inspect, predict, report, simulate
-from gpnn.errors import GPnnWarning, InvalidInputError, MissingExtraError
+from gpnn.common.errors import GPnnWarning, InvalidInputError, MissingExtraError
 
 # Each has add_to(commands), which sets the function to run.
 _COMMANDS = (fit, predict, evaluate, report, inspect, demo, simulate, datasets)

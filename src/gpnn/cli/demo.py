@@ -7,13 +7,14 @@ from time import perf_counter
 
 from tqdm import tqdm
 
-from gpnn import GPnnRegressor, __version__
-from gpnn._parallel import n_threads
+from gpnn import __version__
 from gpnn.cli.arguments import seed, whole_number
+from gpnn.common.errors import GPnnWarning
+from gpnn.common.kernels import KERNELS
 from gpnn.datasets import oakley_ohagan
-from gpnn.errors import GPnnWarning
-from gpnn.kernels import KERNELS
-from gpnn.neighbors import IVF
+from gpnn.engines.cpu.neighbors import IVF
+from gpnn.engines.parallel import n_threads
+from gpnn.regressor import GPnnRegressor
 from gpnn.theory import limits
 
 _TEST_ROWS = 10_000

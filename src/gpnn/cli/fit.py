@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from gpnn import GPnnRegressor
-from gpnn._files import check_folder
 from gpnn.cli import inspect
 from gpnn.cli.arguments import add_jobs, add_missing, seed, whole_number
-from gpnn.kernels import KERNELS
+from gpnn.common.kernels import KERNELS
+from gpnn.files.whole import check_folder
+from gpnn.regressor import GPnnRegressor
 
 
 def add_to(commands) -> None:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from gpnn import persistence
+from gpnn.files import model as model_file
 
 
 def add_to(commands) -> None:
@@ -28,7 +28,7 @@ def show(path: Path, as_json: bool) -> None:
 
 
 def _facts(path: Path) -> dict:
-    content = persistence.describe(path)
+    content = model_file.describe(path)
     learned, schema = content["learned"], content["schema"] or {}
     report, encoder = learned["fit_report_"], schema.get("encoder", {})
     return {

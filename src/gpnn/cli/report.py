@@ -4,11 +4,11 @@ import argparse
 import json
 from pathlib import Path
 
-from gpnn import report
-from gpnn._files import check_folder
 from gpnn.cli.arguments import add_jobs, add_missing
-from gpnn.diagnostics import diagnose
-from gpnn.errors import InvalidInputError
+from gpnn.common.errors import InvalidInputError
+from gpnn.files.whole import check_folder
+from gpnn.judging import report
+from gpnn.judging.diagnostics import diagnose
 
 
 def add_to(commands) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from gpnn._files import check_folder, whole_or_nothing
-from gpnn._types import Hyperparameters
 from gpnn.cli.arguments import seed, whole_number
-from gpnn.errors import InvalidInputError
-from gpnn.kernels import KERNELS
-from gpnn.plots import FIGURE_2, new_figure, simulation_figure
-from gpnn.simulation import SAMPLERS, sweep
-from gpnn.simulation.laws import FIELDS, NOISES
-from gpnn.simulation.sweeps import METRICS, PARAMETERS
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.kernels import KERNELS
+from gpnn.common.types import Hyperparameters
+from gpnn.files.whole import check_folder, whole_or_nothing
+from gpnn.judging.plots import FIGURE_2, new_figure, simulation_figure
+from gpnn.theory.simulation import SAMPLERS, sweep
+from gpnn.theory.simulation.laws import FIELDS, NOISES
+from gpnn.theory.simulation.sweeps import METRICS, PARAMETERS
 
 _SIZES = [10**4, 10**5, 10**6, 10**7, 10**9, 10**12]
 _RANGES = {"lengthscale": (0.1, 5.0), "kernel_variance": (0.1, 5.0), "noise_variance": (0.01, 1.0)}

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from gpnn._extras import import_pandas
+from gpnn.common.errors import FileError, GPnnWarning, InvalidInputError
+from gpnn.common.extras import import_pandas
 from gpnn.datasets import registry
 from gpnn.datasets.reading import read
 from gpnn.datasets.registry import Dataset
 from gpnn.datasets.sources import fetch
 from gpnn.datasets.synthetic import oakley_ohagan, oakley_ohagan_parquet
-from gpnn.errors import FileError, GPnnWarning, InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd

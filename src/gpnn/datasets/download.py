@@ -14,9 +14,9 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from gpnn._files import full_disk_explained, sha256, whole_or_nothing
-from gpnn._parallel import progress_bar
-from gpnn.errors import FileError
+from gpnn.common.errors import FileError
+from gpnn.engines.parallel import progress_bar
+from gpnn.files.whole import full_disk_explained, sha256, whole_or_nothing
 
 try:
     import fcntl

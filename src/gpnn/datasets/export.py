@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpnn._files import check_folder, whole_or_nothing
+from gpnn.files.whole import check_folder, whole_or_nothing
 
 if TYPE_CHECKING:
     import pandas as pd

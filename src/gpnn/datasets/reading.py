@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING, cast
 
 import numpy as np
 
-from gpnn._extras import import_pandas
+from gpnn.common.errors import FileError, listed
+from gpnn.common.extras import import_pandas
 from gpnn.datasets.registry import Dataset
-from gpnn.errors import FileError, listed
 
 if TYPE_CHECKING:
     import pandas as pd

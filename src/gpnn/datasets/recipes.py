@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpnn.errors import FileError, listed
+from gpnn.common.errors import FileError, listed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpnn.common.errors import InvalidInputError
 from gpnn.datasets import recipes
-from gpnn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ import zipfile
 from pathlib import Path
 from urllib.parse import unquote
 
-from gpnn._files import sha256
+from gpnn.common.errors import FileError, GPnnWarning, InvalidInputError
 from gpnn.datasets.download import download, verify
 from gpnn.datasets.registry import Dataset
-from gpnn.errors import FileError, GPnnWarning, InvalidInputError
+from gpnn.files.whole import sha256
 
 
 def data_directory() -> Path | None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gpnn._extras import import_pandas
-from gpnn._files import whole_or_nothing
-from gpnn._parallel import blocks, progress_bar
-from gpnn.errors import InvalidInputError
-from gpnn.simulation.laws import NOISES
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.extras import import_pandas
+from gpnn.engines.parallel import blocks, progress_bar
+from gpnn.files.whole import whole_or_nothing
+from gpnn.theory.simulation.laws import NOISES
 
 # The published coefficients: f(x) = a₁ᵀx + a₂ᵀsin x + a₃ᵀcos x + xᵀMx (Oakley and O'Hagan 2004).
 _A_ROWS = """

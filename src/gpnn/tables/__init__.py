@@ -1,6 +1,6 @@
 """From tables to numbers and back: files as streams of rows, columns encoded by a stored rule, a model of both."""
 
-from gpnn._extras import import_pandas
+from gpnn.common.extras import import_pandas
 
 import_pandas()  # everything below stands on pyarrow; say so before Python does
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpnn._types import Array
-from gpnn.errors import InvalidInputError
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.types import Array
 
 PERIODS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 """The cycles of a date, in days."""

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gpnn._types import Array
-from gpnn._validation import check_integer
-from gpnn.errors import GPnnWarning, InvalidInputError, listed
+from gpnn.common.errors import GPnnWarning, InvalidInputError, listed
+from gpnn.common.types import Array
+from gpnn.stages.validation import check_integer
 from gpnn.tables import columns as rules
 from gpnn.tables.columns import PERIODS, Boolean, Column, Date, Number, OneHot, TargetMean
 from gpnn.tables.reading import Table, as_table

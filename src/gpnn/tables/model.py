@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from gpnn import persistence
-from gpnn._parallel import progress_bar
-from gpnn._types import Array
-from gpnn.errors import FileError, GPnnWarning, InvalidInputError, listed
+from gpnn.common.errors import FileError, GPnnWarning, InvalidInputError, listed
+from gpnn.common.types import Array
+from gpnn.engines.parallel import progress_bar
+from gpnn.files import model as model_file
 from gpnn.regressor import GPnnRegressor
 from gpnn.tables.columns import CURE_OF_DAMAGE, numbers
 from gpnn.tables.encoder import TableEncoder, missing_message, warn_of_unknown
@@ -81,7 +81,7 @@ class TableModel:
     @classmethod
     def load(cls, path: str | Path, verify: bool = True) -> TableModel:
         """From a model file that `save` (or `gpnn fit`) wrote."""
-        regressor, schema = persistence.read(path, verify=verify)
+        regressor, schema = model_file.read(path, verify=verify)
         if schema is None:
             raise InvalidInputError(
                 f"{path} holds a regressor without column names, as GPnnRegressor.save writes it. "
@@ -100,7 +100,7 @@ class TableModel:
 
     def save(self, path: str | Path) -> None:
         """One file: the regressor, and the rule for the columns as its schema."""
-        persistence.write(path, self.regressor, schema=self.schema())
+        model_file.write(path, self.regressor, schema=self.schema())
 
     def schema(self) -> dict:
         """What the model file says of the table."""

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from gpnn._parallel import blocks, progress_bar
-from gpnn.errors import FileError, InvalidInputError, listed
+from gpnn.common.errors import FileError, InvalidInputError, listed
+from gpnn.engines.parallel import blocks, progress_bar
 
 BATCH_ROWS = 16_384
 MISSING_TEXTS = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>"]

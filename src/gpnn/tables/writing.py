@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from gpnn._files import check_folder, whole_or_nothing
-from gpnn.errors import InvalidInputError
+from gpnn.common.errors import InvalidInputError
+from gpnn.files.whole import check_folder, whole_or_nothing
 
 Write = Callable[[pa.RecordBatch], None]
 ENDINGS = (".csv", ".parquet")

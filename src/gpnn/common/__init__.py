@@ -1,0 +1,1 @@
+"""Small things that everybody uses: values, errors, kernels, scores, optional packages, where a figure was measured."""

@@ -1,0 +1,15 @@
+"""Optional packages: asked for by name, imported where used."""
+
+from gpnn.common.errors import MissingExtraError
+
+
+def import_pandas():
+    """pandas, with pyarrow beside it."""
+    try:
+        import pandas as pd
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Tables are read with pandas and pyarrow ({error}). Install them with: pip install 'gpnn[data]'"
+        ) from error
+    return pd

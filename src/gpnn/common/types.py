@@ -1,0 +1,72 @@
+"""The small values that stages hand to each other."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpnn.common.errors import InvalidInputError
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Hyperparameters:
+    """θ̂ = (l, σ_f², σ_ξ²), in whitened units (inputs and targets scaled as `Whitener` does)."""
+
+    lengthscale: float | Array
+    """One number, or one per input column."""
+    kernel_variance: float
+    noise_variance: float
+
+    def __post_init__(self):
+        if np.ndim(self.lengthscale):
+            object.__setattr__(self, "lengthscale", np.asarray(self.lengthscale, dtype=float))
+        for name, lowest in (("lengthscale", "positive"), ("kernel_variance", "positive"), ("noise_variance", "≥ 0")):
+            value = np.asarray(getattr(self, name), dtype=float)
+            in_range = value >= 0 if lowest == "≥ 0" else value > 0
+            if not (np.isfinite(value) & in_range).all():
+                raise InvalidInputError(
+                    f"Hyperparameters: {name} = {value} must be finite and {lowest}. "
+                    "They are in whitened units, where inputs and targets have a variance of about one."
+                )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hyperparameters) and all(
+            np.array_equal(mine, theirs) for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def scaled(self, alpha: float) -> "Hyperparameters":
+        """Both variances times `alpha` (Alg. 2's output): the same means, variances times `alpha`."""
+        return replace(self, kernel_variance=alpha * self.kernel_variance, noise_variance=alpha * self.noise_variance)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predictive law of y*, Gaussian or Student-t: means and variances (noise included), both of shape (n,)."""
+
+    mean: Array
+    variance: Array
+    degrees_of_freedom: float | None = None
+    """None: Gaussian. A number above 2: Student-t, scaled so that its variance is `variance`."""
+
+    @property
+    def std(self) -> Array:
+        return np.sqrt(self.variance)
+
+    def affine(self, shift: float, scale: float) -> "Prediction":
+        """The law of shift + scale·y*."""
+        return replace(self, mean=shift + scale * self.mean, variance=scale**2 * self.variance)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """The nearest rows of each query, nearest first: `indices` and Euclidean `distances`, both (queries, m)."""
+
+    indices: NDArray[np.integer]
+    distances: Array

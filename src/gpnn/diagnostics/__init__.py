@@ -1,7 +1,0 @@
-"""Can this fit be trusted? Everything that the charts and the report show, measured once on rows kept for testing."""
-
-from gpnn.diagnostics.findings import findings, verdict
-from gpnn.diagnostics.measure import diagnose
-from gpnn.diagnostics.values import Cloud, Column, Diagnostics, Finding, FitRecord, Verdict
-
-__all__ = ["Cloud", "Column", "Diagnostics", "Finding", "FitRecord", "Verdict", "diagnose", "findings", "verdict"]

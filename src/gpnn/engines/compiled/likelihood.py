@@ -1,0 +1,215 @@
+"""Likelihoods of a few rows, with their gradients in every lengthscale: of all of them, or of one given the others."""
+
+import numpy as np
+
+from gpnn.engines.compiled import aligned, jit
+from gpnn.engines.compiled.cholesky import factor, minus_inverse, solve_transposed
+from gpnn.engines.compiled.covariance import covariance
+from gpnn.engines.compiled.vectors import LANES, fma, like, load, store, sum_lanes
+
+_LANES = LANES[np.dtype(np.float64)]
+
+
+@jit
+def block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z):
+    """K = σ_f²C + σ_ξ²I of X (s, d) in the strips of A (lower triangle) and y in the right-hand sides, for `factor`.
+
+    z gets the rows divided by the lengthscale, and `slope` dc/d(r²) (unless it has no room), both in strips.
+    """
+    s, d = X.shape
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    padded = n_strips * lanes
+    stride = padded * lanes
+    right = n_strips * stride
+    for i in range(padded):
+        at = (i // lanes) * d * lanes + i % lanes
+        for k in range(d):
+            z[at + k * lanes] = X[i, k] / lengthscale[k] if i < s else 0.0
+
+    for strip in range(n_strips):
+        row = strip * d * lanes
+        zero = like(load(z, row), 0.0)
+        for j in range((strip + 1) * lanes):
+            column = (j // lanes) * d * lanes + j % lanes
+            r2 = zero
+            for k in range(d):
+                difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
+                r2 = fma(difference, difference, r2)
+            g, dc = covariance(kernel, r2)
+            at = strip * stride + j * lanes
+            store(A, at, like(zero, kernel_variance) * (like(zero, 1.0) - g))
+            if len(slope) > 0:
+                store(slope, at, dc)
+        for lane in range(lanes):
+            i = strip * lanes + lane
+            store(A, right + i * lanes, zero)
+            if i < s:
+                A[strip * stride + i * lanes + lane] += noise_variance
+                A[right + i * lanes] = y[i]
+            else:  # padding: a row of the identity, which changes nothing below
+                for j in range(i):
+                    A[strip * stride + j * lanes + lane] = 0.0
+                A[strip * stride + i * lanes + lane] = 1.0
+
+
+@jit
+def block_likelihood(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient):
+    """Negative log likelihood (eq. 1) of X (s, d), y (s,); `gradient` gets its derivatives (l_1 … l_d, σ_f², σ_ξ²).
+
+    A, slope, z, beta and sums are scratch, from `scratch` for s rows or more. Returns inf if K is not positive
+    definite.
+    """
+    s = len(X)
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    padded = n_strips * lanes
+    stride = padded * lanes
+    right = n_strips * stride
+    block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
+    if not factor(A, n_strips, lanes, stride, 0.0):
+        return np.inf
+    half_log_determinant = 0.0
+    for i in range(s):
+        half_log_determinant -= np.log(A[(i // lanes) * stride + i * lanes + i % lanes])
+    minus_inverse(A, n_strips, lanes, stride)
+    for strip in range(n_strips):  # β = K⁻¹y = L⁻ᵀ(L⁻¹y)
+        total = like(load(A, 0), 0.0)
+        for k in range(strip * lanes, padded):
+            total = fma(load(A, right + stride * (strip + 1) + k * lanes), like(total, A[right + k * lanes]), total)
+        store(beta, strip * lanes, total)
+
+    y_beta = 0.0
+    for i in range(s):
+        y_beta += y[i] * beta[i]
+    for strip in range(n_strips):  # dloss/dK = ½(K⁻¹ − ββᵀ)
+        own = load(beta, strip * lanes)
+        half = like(own, -0.5)
+        for j in range((strip + 1) * lanes):
+            at = strip * stride + j * lanes
+            store(A, at, half * fma(own, like(own, beta[j]), load(A, at)))
+    _chain_rule(0.5 * (s - y_beta), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient)
+    return 0.5 * (y_beta + s * np.log(2 * np.pi)) + half_log_determinant
+
+
+@jit
+def predictive_likelihood(
+    kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, outcome, innovations,
+    share, typical,
+):  # fmt: skip
+    """l* = ½(log 2πσ*² + (y* − μ*)²/σ*²) of the last of the rows X (s, d), y (s,), predicted from the others.
+
+    With p = K⁻¹e and a = K⁻¹y for all s rows, e the last unit vector: σ*² = 1/p* and y* − μ* = a*/p*, where * is the
+    last element. `outcome` gets y* − μ* and σ*², `innovations` (s − 1,) what the others said of each other (see
+    `LocalSolution`). Arguments and results otherwise as for `block_likelihood`.
+
+    With share < 1, the likelihood is that of y/c, where c² is the neighbourhood's own scale (see `LocalScale`), taken
+    as given: rows where the data are rough or noisy then weigh as much as the others, not more.
+    """
+    s = len(X)
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    stride = n_strips * lanes * lanes
+    block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
+    A[n_strips * stride + (s - 1) * lanes + 1] = 1.0
+    if not factor(A, n_strips, lanes, stride, 0.0):
+        return np.inf
+    for i in range(s - 1):
+        innovations[i] = A[n_strips * stride + i * lanes] ** 2
+    p = np.empty(n_strips * lanes)
+    a = beta
+    solve_transposed(A, n_strips, lanes, stride, a, p)
+
+    precision = p[s - 1]
+    outcome[0], outcome[1] = a[s - 1] / precision, 1 / precision
+    if share < 1.0 and s > 2:
+        local = 0.0
+        for i in range(1, s - 1):
+            local += innovations[i]
+        shrink = 1 / np.sqrt((1 - share) * local / ((s - 2) * typical) + share)
+        for i in range(n_strips * lanes):
+            a[i] *= shrink
+    error = a[s - 1] / precision
+    z_squared = error * error * precision
+    for strip in range(n_strips):  # dloss/dK = ½(σ*² + (y* − μ*)²)ppᵀ − ½(y* − μ*)(paᵀ + apᵀ)
+        own_p = load(p, strip * lanes)
+        own_a = load(a, strip * lanes)
+        by_p = like(own_p, 0.5 * (1 / precision + error * error)) * own_p - like(own_p, 0.5 * error) * own_a
+        by_a = like(own_p, -0.5 * error) * own_p
+        for j in range((strip + 1) * lanes):
+            store(A, strip * stride + j * lanes, fma(by_p, like(own_p, p[j]), by_a * like(own_p, a[j])))
+    _chain_rule(0.5 * (1 - z_squared), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient)
+    return 0.5 * (z_squared - np.log(precision) + np.log(2 * np.pi))
+
+
+@jit
+def predictive_likelihoods(
+    kernel, X_star, y_star, rows, y, neighbors, lengthscale, kernel_variance, noise_variance,
+    A, slope, z, beta, sums, gradient, outcomes, innovations, share=1.0, typical=1.0,
+):  # fmt: skip
+    """Sum of `predictive_likelihood` over queries X_star (q, d), each given the rows that neighbors (q, m) names.
+
+    `gradient` gets the sum of the gradients, `outcomes` (q, 2) and `innovations` (q, m) what each query had. Queries
+    whose K is not positive definite are passed over; the number of the others is returned too.
+    """
+    queries, m = neighbors.shape
+    d = rows.shape[1]
+    X = np.empty((m + 1, d))
+    t = np.empty(m + 1)
+    own = np.empty(d + 2)
+    gradient[:] = 0.0
+    total = 0.0
+    count = 0
+    for q in range(queries):
+        for i in range(m):
+            t[i] = y[neighbors[q, i]]
+            for k in range(d):
+                X[i, k] = rows[neighbors[q, i], k]
+        t[m] = y_star[q]
+        for k in range(d):
+            X[m, k] = X_star[q, k]
+        loss = predictive_likelihood(
+            kernel, X, t, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, own, outcomes[q],
+            innovations[q], share, typical,
+        )  # fmt: skip
+        if np.isfinite(loss):
+            total += loss
+            count += 1
+            for k in range(d + 2):
+                gradient[k] += own[k]
+    return total, count
+
+
+@jit
+def _chain_rule(along_K, s, G, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient):
+    """Derivatives in (l_1 … l_d, σ_f², σ_ξ²) from G = dloss/dK (lower triangle, in strips) and along_K = ΣG_ij K_ij."""
+    d = len(lengthscale)
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    stride = n_strips * lanes * lanes
+    by_noise = 0.0
+    for i in range(s):
+        by_noise += G[(i // lanes) * stride + i * lanes + i % lanes]
+    zero = like(load(G, 0), 0.0)
+    for k in range(d):
+        store(sums, k * lanes, zero)
+    for strip in range(n_strips):
+        row = strip * d * lanes
+        for j in range(min((strip + 1) * lanes, s)):
+            column = (j // lanes) * d * lanes + j % lanes
+            at = strip * stride + j * lanes
+            twice = 1.0 if j >= strip * lanes else 2.0  # the triangle above has the same sums
+            weight = like(zero, 2 * twice) * load(G, at) * load(slope, at)
+            for k in range(d):  # Σ dloss/d(r²_ij) (z_ik − z_jk)²
+                difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
+                store(sums, k * lanes, fma(weight, difference * difference, load(sums, k * lanes)))
+    for k in range(d):
+        gradient[k] = -kernel_variance * sum_lanes(load(sums, k * lanes)) / lengthscale[k]
+    gradient[d] = (along_K - noise_variance * by_noise) / kernel_variance  # dK/dσ_f² = (K − σ_ξ²I)/σ_f²
+    gradient[d + 1] = by_noise
+
+
+def scratch(s: int, d: int):
+    padded = -(-s // _LANES) * _LANES
+    sizes = (padded * (2 * padded + _LANES), padded**2, padded * d, padded, d * _LANES)
+    return tuple(aligned(size, np.float64) for size in sizes)

@@ -1,0 +1,229 @@
+"""Approximate search in high dimension: an inverted file. k-means cells; a query looks into those with near centres."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.types import Array, Neighbors
+from gpnn.engines.compiled import jit
+from gpnn.engines.compiled.vectors import fma, like, load16, store, where_less
+from gpnn.engines.cpu.neighbors.cells import (
+    STRIP,
+    Rows,
+    StoredIndex,
+    fill_rest,
+    new_keys,
+    row_numbers,
+    scan,
+    sorted_neighbors,
+)
+from gpnn.engines.parallel import for_each_block, progress_bar
+
+_BLOCK = 4096
+_NOWHERE = 1e18  # a centre that is nobody's nearest
+_ROUNDS = 8
+_SAMPLE_PER_CELL = 48
+_PROBES = 128
+
+
+class IVF(StoredIndex):
+    """`recall`: the share of true neighbours to find; the number of cells looked into is chosen to reach it on probe
+    rows, and 1 looks into all. `n_cells`: None for 2√n, at most 8192."""
+
+    n_probed: int
+    _starts: NDArray[np.int64]
+    _centres: Rows
+
+    def __init__(self, recall: float = 0.99, n_cells: int | None = None):
+        if not 0 < recall <= 1:
+            raise InvalidInputError(f"IVF: recall = {recall} must be above 0 and at most 1.")
+        self.recall, self.n_cells = recall, n_cells
+
+    @property
+    def exact(self) -> bool:
+        return self.recall == 1
+
+    def build(
+        self,
+        rows: NDArray[np.float32],
+        n_neighbors: int,
+        probes: Array,
+        n_jobs: int | None = None,
+        random_state: int = 0,
+        progress: str | None = None,
+    ) -> IVF:
+        n = len(rows)
+        rng = np.random.default_rng(random_state)
+        n_cells = max(1, min(self.n_cells or min(8192, int(2 * np.sqrt(n))), n // 16))
+        n_sample = min(n, _SAMPLE_PER_CELL * n_cells)
+        with progress_bar(_ROUNDS * n_sample + n, progress) as bar:
+            centres = _k_means(rows, n_sample, n_cells, rng, n_jobs, bar)
+            cell_of_row = _nearest_centre(rows, centres, n_jobs, bar)
+        order = row_numbers(n)[np.argsort(cell_of_row, kind="stable")]
+        starts = np.concatenate([[0], np.cumsum(np.bincount(cell_of_row, minlength=n_cells))])
+        del cell_of_row
+        _permute(rows, order.copy())
+
+        index = copy.copy(self)
+        index.order, index._starts = order, starts
+        index._rows, index._centres = Rows.pack(rows), Rows.pack(centres)
+        index.n_probed = index._cells_needed(probes, n_neighbors, n_jobs, progress)
+        return index
+
+    def check(self) -> None:
+        super().check()
+        self._centres.check()
+        starts, n_cells = self._starts, self._centres.n
+        if starts.shape != (n_cells + 1,) or self._centres.d != self._rows.d or not 1 <= self.n_probed <= n_cells:
+            raise InvalidInputError(
+                f"{n_cells} cells cannot begin at {starts.shape} rows, {self.n_probed} looked into."
+            )
+        if starts[0] != 0 or starts[-1] != self._rows.n or (starts[1:] < starts[:-1]).any():
+            raise InvalidInputError(f"The cells do not cover the {self._rows.n} rows one after the other.")
+
+    def query(self, X: Array, n_neighbors: int) -> Neighbors:
+        keys = new_keys(len(X), n_neighbors)
+        cells = self._centres.nearest(X, self.n_probed).indices
+        _search(self._rows.strips.reshape(-1), self._starts, cells,
+                np.ascontiguousarray(X, np.float32), keys, n_neighbors)  # fmt: skip
+        return sorted_neighbors(keys, n_neighbors)
+
+    def stretched(self, factors: NDArray[np.float32]) -> Self:
+        index = super().stretched(factors)
+        index._centres = self._centres.stretched(factors)
+        return index
+
+    def _cells_needed(self, probes, n_neighbors, n_jobs, progress) -> int:
+        """How many of the nearest cells hold `recall` of the true neighbours of the probes, and enough rows for all."""
+        if self.exact:
+            return len(self._starts) - 1
+        probes = probes[:_PROBES]
+        ranks = np.empty((len(probes), n_neighbors), np.int64)
+        n_cells = len(self._starts) - 1
+
+        def rank(part):
+            true = self.exact_query(probes[part], n_neighbors).indices
+            cell = np.searchsorted(self._starts, true, side="right") - 1
+            nearest_first = self._centres.nearest(probes[part], n_cells).indices
+            position = np.empty_like(nearest_first)
+            np.put_along_axis(position, nearest_first, np.arange(n_cells)[None], axis=1)
+            ranks[part] = np.take_along_axis(position, cell, axis=1)
+
+        for_each_block(rank, len(probes), 16, n_jobs, progress)
+        needed = int(np.quantile(ranks, self.recall, method="higher")) + 1
+        # However the cells fall, those looked into must hold n_neighbors rows.
+        smallest_first = np.cumsum(np.sort(np.diff(self._starts)))
+        return min(n_cells, max(needed, int(np.searchsorted(smallest_first, n_neighbors)) + 1))
+
+
+def _k_means(rows, n_sample, n_cells, rng, n_jobs, bar) -> NDArray[np.float32]:
+    """Lloyd's rounds on a sample, from random rows."""
+    sample = rows[np.sort(rng.choice(len(rows), n_sample, replace=False))]
+    centres = sample[np.sort(rng.choice(len(sample), n_cells, replace=False))].copy()
+    for _ in range(_ROUNDS):
+        cell = _nearest_centre(sample, centres, n_jobs, bar)
+        counts = np.bincount(cell, minlength=n_cells)
+        sums = np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in sample.T], axis=1)
+        filled = counts > 0
+        centres[filled] = sums[filled] / counts[filled, None]
+        empty = np.flatnonzero(~filled)
+        centres[empty] = sample[rng.choice(len(sample), len(empty), replace=False)]
+    return centres
+
+
+def _nearest_centre(rows, centres, n_jobs, bar) -> NDArray[np.int32]:
+    out = np.empty(len(rows), np.int32)
+    n_cells, d = centres.shape
+    packed = Rows.allocate(n_cells, d, padding=_NOWHERE)
+    packed[:] = centres
+    strips = Rows.pack(packed).strips[: -(-n_cells // STRIP)].reshape(-1)
+    for_each_block(lambda part: _assign(strips, rows[part], out[part]), len(rows), _BLOCK, n_jobs, bar)
+    return out
+
+
+@jit
+def _assign(centres, rows, out):
+    """The number of the nearest centre of each row; four rows and sixteen centres at a time."""
+    n, d = rows.shape
+    scratch = np.empty(2 * STRIP, np.float32)
+    for i in range(0, n, 4):
+        i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+        zero = like(load16(centres, 0), 0.0)
+        least0 = least1 = least2 = least3 = like(zero, np.inf)
+        strip0 = strip1 = strip2 = strip3 = zero
+        for strip in range(len(centres) // (STRIP * d)):
+            r0 = r1 = r2 = r3 = zero
+            for k in range(d):
+                c = load16(centres, STRIP * (strip * d + k))
+                d0 = c - like(c, rows[i, k])
+                d1 = c - like(c, rows[i1, k])
+                d2 = c - like(c, rows[i2, k])
+                d3 = c - like(c, rows[i3, k])
+                r0 = fma(d0, d0, r0)
+                r1 = fma(d1, d1, r1)
+                r2 = fma(d2, d2, r2)
+                r3 = fma(d3, d3, r3)
+            here = like(zero, np.float32(strip))
+            strip0 = where_less(r0, least0, here, strip0)
+            strip1 = where_less(r1, least1, here, strip1)
+            strip2 = where_less(r2, least2, here, strip2)
+            strip3 = where_less(r3, least3, here, strip3)
+            least0 = where_less(r0, least0, r0, least0)
+            least1 = where_less(r1, least1, r1, least1)
+            least2 = where_less(r2, least2, r2, least2)
+            least3 = where_less(r3, least3, r3, least3)
+        out[i3] = _first_of_least(least3, strip3, scratch)  # the last first: beyond n, they are all row n − 1
+        out[i2] = _first_of_least(least2, strip2, scratch)
+        out[i1] = _first_of_least(least1, strip1, scratch)
+        out[i] = _first_of_least(least0, strip0, scratch)
+
+
+@jit
+def _first_of_least(least, strip, scratch):
+    store(scratch, 0, least)
+    store(scratch, STRIP, strip)
+    best = 0
+    for lane in range(1, STRIP):
+        if scratch[lane] < scratch[best]:
+            best = lane
+    return np.int32(scratch[STRIP + best]) * STRIP + best
+
+
+@jit
+def _permute(rows, order):
+    """rows[i] ← rows[order[i]] in place, cycle by cycle; `order` is used up."""
+    held = np.empty(rows.shape[1], rows.dtype)
+    for first in range(len(order)):
+        if order[first] < 0:
+            continue
+        for k in range(len(held)):
+            held[k] = rows[first, k]
+        i = first
+        while order[i] != first:
+            source = order[i]
+            for k in range(len(held)):
+                rows[i, k] = rows[source, k]
+            order[i] = -1
+            i = source
+        for k in range(len(held)):
+            rows[i, k] = held[k]
+        order[i] = -1
+
+
+@jit
+def _search(strips, starts, cells, queries, keys, n_neighbors):
+    n_queries, d = queries.shape
+    scratch = np.empty(64, np.float32)
+    bits = scratch.view(np.uint32)
+    for q in range(n_queries):
+        count = 0
+        bound = np.float32(np.inf)
+        for cell in cells[q]:
+            count, bound = scan(strips, d, starts[cell], starts[cell + 1], queries[q], keys[q], count, n_neighbors,
+                                bound, scratch, bits)  # fmt: skip
+        fill_rest(keys[q], count)

@@ -1,0 +1,230 @@
+"""The local systems in compiled code: one query at a time per thread, everything in the core's own cache.
+
+Instead of K_N, which is close to singular when σ_f² ≫ σ_ξ² (its near-constant part dwarfs the rest), the value f* at
+the query is taken out first. With h = k*_N/σ_f² and everything divided by σ_f²,
+
+    y_N = h·f* + e,    e ~ N(0, σ_f² A),    A = C − hhᵀ + (σ_ξ²/σ_f²) I
+
+and conditioning f* on y_N gives equations 6 and 7 in a form without cancellation:
+
+    precision = 1 + hᵀA⁻¹h,   μ* = hᵀA⁻¹y_N / precision,   σ*² = σ_f²/precision + σ_ξ².
+
+The entries of C − hhᵀ come from g = 1 − c, which is computed accurately for near rows: C_ij − h_i h_j =
+g_i + g_j − g_ij − g_i g_j. The mean of y_N is taken out too, since μ* is linear in y_N. In this form float32 is enough
+for most data; the rounding error is estimated for each query, and where it could matter, float64 takes over.
+
+With L the factor of A, row i of L⁻¹y_N is a new observation of f*, (L⁻¹h)_i f* + noise of variance σ_f²; how far it
+lies from what the rows before it say of f* is the innovation of neighbour i.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpnn.common.kernels import Kernel
+from gpnn.common.types import Array, Hyperparameters
+from gpnn.engines.compiled import aligned, inline, jit
+from gpnn.engines.compiled.cholesky import factor, solve_transposed
+from gpnn.engines.compiled.covariance import KERNEL_TAGS, covariance
+from gpnn.engines.compiled.vectors import LANES, fma, like, load, store
+from gpnn.engines.local import JITTERS, LOWEST_PIVOT, LocalSolution
+
+_TOLERANCE = 7e-4
+"""Of means in predictive standard deviations, of variances in themselves: a query whose rounding errors could be larger
+is solved again in float64."""
+
+_ROUNDING = {"exponential": (20, 20), "rbf": (30, 80), "matern32": (60, 150), "matern52": (80, 500)}
+"""What float32's error estimates, of the mean and of the variance, are multiplied by before they are held against the
+tolerance: at least twice what would have kept every error below 1e-3, over real data in 2 to 9 dimensions, lengthscales
+of 0.03 to 100 and σ_f²/σ_ξ² of 10 to 10⁷ (`benchmarks/precision.py`)."""
+
+_EPSILON = 6e-8  # float32's unit roundoff
+
+
+@inline
+def _amplification(A, g, ratio, m, n_strips, lanes, stride):
+    """Σ A_ii v_i² and Σ A_ii w_i² for v = A⁻¹h and w = A⁻¹(y − center·h), from what `factor` left.
+
+    The factor is exact for a matrix A + E with |E_ij| of the order of ε√(A_ii A_jj), which moves hᵀA⁻¹y by vᵀEw and
+    hᵀA⁻¹h by vᵀEv.
+    """
+    v = np.empty(n_strips * lanes, A.dtype)
+    w = np.empty(n_strips * lanes, A.dtype)
+    solve_transposed(A, n_strips, lanes, stride, v, w)
+    weights = 0.0
+    residuals = 0.0
+    for i in range(m):
+        diagonal = g[i] * (2 - g[i]) + ratio
+        weights += diagonal * v[i] * v[i]
+        residuals += diagonal * w[i] * w[i]
+    return weights, residuals
+
+
+@inline
+def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, sizes, mean, shrinkage, innovations):
+    """The rounding errors of mean and 1/precision of one query, whose values go to `mean` and `shrinkage`: one for each
+    of `sizes`, from that many of the nearest rows. Those are NaN if A is not positive definite. `innovations` (m,) gets
+    each neighbour's, times σ_f².
+
+    A, z and g are scratch: the matrix, the scaled differences N − x and g(|z|²), all in strips.
+    """
+    m, d = N.shape
+    n_strips = -(-m // lanes)
+    padded = n_strips * lanes
+    stride = padded * lanes
+    for i in range(padded):
+        at = (i // lanes) * d * lanes + i % lanes
+        for k in range(d):
+            z[at + k * lanes] = (N[i, k] - x[k]) * inverse_lengthscale[k] if i < m else A.dtype.type(0)
+
+    center = 0.0
+    for i in range(m):
+        center += y[i] / m
+    right = n_strips * stride
+    for s in range(n_strips):
+        row = s * d * lanes
+        zero = like(load(z, row), 0.0)
+        r2 = zero
+        for k in range(d):
+            zk = load(z, row + k * lanes)
+            r2 = fma(zk, zk, r2)
+        gi = covariance(kernel_tag, r2)[0]
+        store(g, s * lanes, gi)
+        for j in range(0, (s + 1) * lanes, 2):  # two columns at a time
+            column = (j // lanes) * d * lanes + j % lanes
+            r0 = zero
+            r1 = zero
+            for k in range(d):
+                zi = load(z, row + k * lanes)
+                d0 = zi - like(zero, z[column + k * lanes])
+                d1 = zi - like(zero, z[column + k * lanes + 1])
+                r0 = fma(d0, d0, r0)
+                r1 = fma(d1, d1, r1)
+            g0 = like(zero, g[j])
+            g1 = like(zero, g[j + 1])
+            at = s * stride + j * lanes
+            store(A, at, (g0 + gi - g0 * gi) - covariance(kernel_tag, r0)[0])
+            store(A, at + lanes, (g1 + gi - g1 * gi) - covariance(kernel_tag, r1)[0])
+        for lane in range(lanes):
+            i = s * lanes + lane
+            store(A, right + i * lanes, zero)
+            if i < m:
+                A[s * stride + i * lanes + lane] += ratio
+                h = 1 - g[i]
+                A[right + i * lanes] = h
+                A[right + i * lanes + 1] = y[i] - center * h
+            else:  # padding: a row of the identity
+                for j in range(i):
+                    A[s * stride + j * lanes + lane] = 0
+                A[s * stride + i * lanes + lane] = 1
+
+    if not factor(A, n_strips, lanes, stride, LOWEST_PIVOT):
+        mean[:] = np.nan
+        shrinkage[:] = np.nan
+        return np.nan, np.nan
+    precision = 1.0
+    product = 0.0
+    done = 0
+    for i in range(m):  # row i of L⁻¹ sees rows up to i only: each partial sum is the answer for that many neighbours
+        a = np.float64(A[right + i * lanes])  # L⁻¹h
+        b = np.float64(A[right + i * lanes + 1])  # L⁻¹(y − center·h)
+        surprise = b - a * (product - center) / precision  # what rows up to i say of f* − center
+        innovations[i] = surprise * surprise * precision / (precision + a * a)
+        precision += a * a
+        product += a * b
+        while done < len(sizes) and sizes[done] == i + 1:
+            # eq. 6; hᵀA⁻¹(center·h) = center·(precision − 1)
+            mean[done] = (product + center * (precision - 1)) / precision
+            shrinkage[done] = 1 / precision
+            done += 1
+    mean_error = 0.0
+    variance_error = 0.0
+    if A.itemsize == 4:
+        spread = 0.0
+        for i in range(m):
+            spread = max(spread, abs(y[i] - center))
+        weights, residuals = _amplification(A, g, ratio, m, n_strips, lanes, stride)
+        mean_error = _EPSILON * (np.sqrt(weights * residuals) / precision + 2 * (abs(center) + spread))
+        variance_error = _EPSILON * weights / (precision * precision)
+    return mean_error, variance_error
+
+
+@jit
+def _solve_block(
+    kernel_tag,
+    X_star,
+    neighbors,
+    y,
+    inverse_lengthscale,
+    ratio,
+    mask,
+    A,
+    z,
+    g,
+    lanes,
+    sizes,
+    mean,
+    shrinkage,
+    innovations,
+    errors,
+):
+    for q in range(len(X_star)):
+        if mask[q]:
+            errors[0, q], errors[1, q] = _solve_one(
+                kernel_tag, X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio, A, z, g, lanes,
+                sizes, mean[q], shrinkage[q], innovations[q],
+            )  # fmt: skip
+
+
+def solve(
+    X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
+) -> LocalSolution:
+    sizes = np.array([neighbors.shape[1]])
+    mean, variance, jitter, innovations = solve_path(X_star, neighbors, y_neighbors, kernel, params, sizes)
+    return LocalSolution(mean[:, 0], variance[:, 0], jitter, innovations)
+
+
+def solve_path(
+    X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters, sizes: NDArray
+) -> LocalSolution:
+    """Means and variances (q, k) from the nearest sizes[0] < … < sizes[k−1] of the neighbours, for the price of one."""
+    tag = KERNEL_TAGS[kernel.name]
+    queries, m, d = neighbors.shape
+    mean, shrinkage = np.zeros((2, queries, len(sizes)))
+    innovations = np.zeros((queries, m))
+    jitter, errors = np.zeros(queries), np.zeros((2, queries))
+    ratio = params.noise_variance / params.kernel_variance
+
+    def attempt(dtype, mask, extra=0.0):
+        _solve_block(
+            tag, *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), y_neighbors,
+            _inverse(params.lengthscale, d, dtype), dtype(ratio + extra), mask, *_scratch(m, d, dtype),
+            sizes, mean, shrinkage, innovations, errors,
+        )  # fmt: skip
+
+    attempt(np.float32, np.ones(queries, dtype=bool))
+    variance = params.kernel_variance * shrinkage[:, -1] + params.noise_variance
+    for_mean, for_variance = (_TOLERANCE / factor for factor in _ROUNDING[kernel.name])
+    accurate = errors[0] <= for_mean * np.sqrt(variance)
+    accurate &= params.kernel_variance * errors[1] <= for_variance * variance
+    shrinkage[~accurate] = np.nan  # comparisons with NaN are False
+    for extra in JITTERS:
+        failed = np.isnan(shrinkage[:, -1])
+        if not failed.any():
+            break
+        jitter[failed] = extra
+        attempt(np.float64, failed, extra)
+    if np.isnan(shrinkage).any():
+        raise np.linalg.LinAlgError("a local covariance matrix is not positive definite, even with jitter")
+    innovations /= params.kernel_variance
+    return LocalSolution(mean, params.kernel_variance * shrinkage + params.noise_variance, jitter, innovations)
+
+
+def _inverse(lengthscale, d: int, dtype) -> Array:
+    return np.broadcast_to(1 / np.asarray(lengthscale, dtype=float), d).astype(dtype)
+
+
+def _scratch(m: int, d: int, dtype):
+    """Aligned work arrays for one system, and the number of lanes."""
+    lanes = LANES[np.dtype(dtype)]
+    padded = -(-m // lanes) * lanes
+    return *(aligned(size, dtype) for size in ((padded + lanes) * padded, padded * d, padded)), lanes

@@ -1,0 +1,51 @@
+"""Seam 2: how the m×m system of each query is solved.
+
+A solver is a function of the queries, their neighbours and the model. It runs in the calling thread, holds no
+interpreter lock if it is compiled, and its answer for a query depends on that query's rows alone.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.kernels import Kernel
+from gpnn.common.types import Array, Hyperparameters
+
+LOWEST_PIVOT = 1e-13
+"""Relative to σ_f²: a factor with a smaller pivot is rounding noise, and the system counts as singular."""
+
+JITTERS = (0.0, *10.0 ** np.arange(-10, -3))
+"""What is added to the diagonal of a singular system, relative to σ_f²: the first that helps, never more than 1e-4."""
+
+
+class LocalSolution(NamedTuple):
+    """Of q queries, in whitened units."""
+
+    mean: Array
+    variance: Array
+    """Of y*, noise included."""
+    jitter: Array
+    """What each system needed, relative to σ_f²."""
+    innovations: Array
+    """(q, m): how far each neighbour lies from what the nearer ones say of it, squared and in units of its predictive
+    variance. They average 1 where the data are as rough and as noisy as θ̂ says."""
+
+
+class LocalSolver(Protocol):
+    def __call__(
+        self, X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
+    ) -> LocalSolution:
+        """X_star (q, d), neighbors (q, m, d) nearest first, y_neighbors (q, m) → the solution."""
+        ...
+
+
+def make_solver(name: str) -> LocalSolver:
+    """ "auto" is "cpu", the compiled solver; "reference" is the slow float64 one that the others are held to."""
+    from gpnn.engines import reference
+    from gpnn.engines.cpu import solver
+
+    solvers: dict[str, LocalSolver] = {"auto": solver.solve, "cpu": solver.solve, "reference": reference.solve}
+    if name not in solvers:
+        raise InvalidInputError(f"Unknown solver {name!r}. Choose one of: {', '.join(solvers)}.")
+    return solvers[name]

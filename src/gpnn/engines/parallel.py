@@ -1,0 +1,108 @@
+"""The one parallel loop of the package: blocks of rows through a few threads.
+
+Compiled code releases the interpreter lock, so threads suffice; each block's result depends on that block alone, so
+the numbers are the same whatever the number of threads. BLAS is held at one thread meanwhile.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from threading import Event, Lock
+
+import joblib
+from threadpoolctl import threadpool_limits
+from tqdm import TqdmWarning
+
+from gpnn.common.errors import InvalidInputError
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", TqdmWarning)  # in a notebook without ipywidgets bars are text, and that will do
+    from tqdm.auto import tqdm
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """`None` or −1: every core this process may use; −2: all but one; and so on."""
+    if n_jobs == 0:
+        raise InvalidInputError("n_jobs = 0 has no meaning. Use None for every core, or 1 for no parallel work.")
+    cores = joblib.cpu_count()
+    if n_jobs is None:
+        return cores
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+
+
+def blocks(n: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` that cover range(n)."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def progress_bar(total: int | None, name: str | None, unit: str = "", initial: int = 0) -> tqdm:
+    """A bar on stderr, in terminals and notebooks; without a name there is none, without a total only a count."""
+    watched = (sys.stderr is not None and sys.stderr.isatty()) or _in_notebook()
+    hidden = name is None or not watched
+    return tqdm(total=total, desc=name, disable=hidden, unit=unit, initial=initial, unit_scale=True, leave=False)
+
+
+def _in_notebook() -> bool:
+    """Whether this is the kernel of a notebook, whose stderr is shown though it is no terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+def for_each_block(
+    work: Callable[[slice], object], n: int, size: int, n_jobs: int | None, progress: str | tqdm | None = None
+) -> None:
+    """Call `work(block)` for every block of range(n).
+
+    `progress` names a bar, or is one that several loops share and their caller closes. If a block fails, or on Ctrl-C,
+    no further block is begun and the error is raised here.
+    """
+    todo, lock, failed = blocks(n, size), Lock(), Event()
+    shown = nullcontext(progress) if isinstance(progress, tqdm) else progress_bar(n, progress)
+
+    def worker():
+        try:
+            while not failed.is_set():
+                with lock:
+                    block = next(todo, None)
+                if block is None:
+                    return
+                work(block)
+                with lock:
+                    bar.update(block.stop - block.start)
+        except BaseException:
+            failed.set()
+            raise
+
+    threads = min(n_threads(n_jobs), -(-n // size))
+    with shown as bar, _one_blas_thread():
+        if threads <= 1:
+            worker()
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            running = [pool.submit(worker) for _ in range(threads)]
+            try:
+                for future in running:
+                    future.result()
+            except BaseException:  # Ctrl-C arrives here, not in the workers
+                failed.set()
+                raise
+
+
+_blas_lock = Lock()
+_blas_users: list[threadpool_limits] = []  # one entry per loop under way; the first holds the limit
+
+
+@contextmanager
+def _one_blas_thread():
+    """BLAS at one thread until the last of the loops under way (in any thread) is done, then as it was."""
+    with _blas_lock:
+        _blas_users.append(_blas_users[0] if _blas_users else threadpool_limits(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            limit = _blas_users.pop()
+            if not _blas_users:
+                limit.restore_original_limits()

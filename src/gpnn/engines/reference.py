@@ -1,0 +1,44 @@
+"""Equations 5–7 as the paper writes them, in float64, one query at a time: slow, short, and the standard for others."""
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from gpnn.common.kernels import Kernel, squared_distances
+from gpnn.common.types import Array, Hyperparameters
+from gpnn.engines.local import JITTERS, LOWEST_PIVOT, LocalSolution
+
+
+def solve(
+    X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
+) -> LocalSolution:
+    mean, variance, jitter = np.empty((3, len(X_star)))
+    innovations = np.empty(y_neighbors.shape)
+    for q, (x, N, y) in enumerate(zip(X_star, neighbors, y_neighbors, strict=True)):
+        K, k_star = covariances(x, N, kernel, params)
+        cholesky, jitter[q] = factor(K, params.kernel_variance)
+        mean[q] = k_star @ cho_solve(cholesky, np.asarray(y, dtype=float))  # eq. 6
+        explained = k_star @ cho_solve(cholesky, k_star)
+        variance[q] = params.kernel_variance - explained + params.noise_variance  # eq. 7
+        innovations[q] = solve_triangular(cholesky[0], y, lower=True) ** 2
+    # Rounding can leave a variance a hair below that of the noise alone, which no prediction can beat.
+    return LocalSolution(mean, np.maximum(variance, params.noise_variance), jitter, innovations)
+
+
+def covariances(x: Array, N: Array, kernel: Kernel, params: Hyperparameters) -> tuple[Array, Array]:
+    """K_N (m, m), noise included, and k*_N (m,) for one query x (d,) and its neighbours N (m, d)."""
+    x, N = (np.asarray(rows, dtype=float) / params.lengthscale for rows in (x, N))
+    K = params.kernel_variance * kernel.correlation(squared_distances(N, N))
+    k_star = params.kernel_variance * kernel.correlation(squared_distances(N, x[None]))[:, 0]
+    return K + params.noise_variance * np.eye(len(N)), k_star
+
+
+def factor(K: Array, scale: float):
+    """Cholesky factor of K + jitter·scale·I with the smallest jitter that works, and that jitter."""
+    for jitter in JITTERS:
+        try:
+            cholesky = cho_factor(K + jitter * scale * np.eye(len(K)), lower=True)
+        except np.linalg.LinAlgError:
+            continue
+        if (np.diag(cholesky[0]) ** 2 > LOWEST_PIVOT * scale).all():
+            return cholesky, jitter
+    raise np.linalg.LinAlgError("the local covariance matrix is not positive definite, even with jitter")

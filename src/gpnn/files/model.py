@@ -1,0 +1,320 @@
+"""A fitted model as one file, without pickle: `model.save(path)` and `GPnnRegressor.load(path)`.
+
+An object is written as the name of its class and its fields, an array as a reference to where its numbers lie. Reading
+looks the name up among the few classes below, holds every field against that class's annotations, and checks that the
+arrays fit each other as compiled code needs them to. Nothing that a file says is imported or run. docs/model_file.md
+describes the format, `files.container` is its bytes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import numbers
+import os
+import types
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+import gpnn
+from gpnn.common.errors import FileError, GPnnWarning, InvalidInputError, listed
+from gpnn.common.types import Array, Hyperparameters
+from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, NeighborIndex
+from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
+from gpnn.files import container
+from gpnn.regressor import GPnnRegressor
+from gpnn.stages.calibration import LocalScale
+from gpnn.stages.mean import Constant, Linear
+from gpnn.stages.shapes import Shape
+from gpnn.stages.validation import check_settings
+from gpnn.stages.whitening import Ranks, Whitener
+
+_CLASSES: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear)
+}
+"""All that a file may name."""
+
+_ONLY_FOR_FITTING = ("holdout", "random_state")
+"""Settings that may be objects of other libraries, and that a fitted model does without."""
+
+_LEARNED: dict[str, Any] = {
+    "n_features_in_": int, "mean_": Constant | Linear, "_y_scale": tuple[float, float], "kernel_": str,
+    "n_neighbors_": int, "whitener_": Whitener, "params_": Hyperparameters, "index_": NeighborIndex, "_y": Array,
+    "_set_aside": NDArray[np.integer], "alpha_": float, "alpha_interval_": tuple[float, float], "floor_": float,
+    "_scale": LocalScale | None, "shape_": Shape, "calibration_rows_": NDArray[np.integer], "fit_report_": dict,
+}  # fmt: skip
+"""Without these there is no prediction. What else `fit` leaves is kept too, as it is."""
+
+_DEEPEST = 50
+
+
+class Stored(NamedTuple):
+    """What a file holds: the model, and what the table layer noted of its columns."""
+
+    regressor: GPnnRegressor
+    schema: dict | None
+
+
+def write(path: str | os.PathLike, regressor: GPnnRegressor, schema: dict | None = None) -> None:
+    """The fitted model, and a `schema` of plain JSON, as the file `path`: complete, or not there."""
+    check_is_fitted(regressor)
+    if type(regressor) is not GPnnRegressor:
+        raise InvalidInputError(
+            f"A model file holds a GPnnRegressor, not a {type(regressor).__name__}. Keep other estimators with "
+            "joblib.dump or skops.io.dump."
+        )
+    arrays: dict[str, NDArray] = {}
+    learned = {name: _encode(value, name, arrays) for name, value in vars(regressor).items() if _is_learned(name)}
+    settings = _settings(regressor, arrays)
+    content = {"gpnn": gpnn.__version__, "settings": settings, "learned": learned, "schema": _plain(schema)}
+    try:
+        _restored(content, arrays)  # what could not be read is not written
+    except container.MALFORMED as error:
+        raise InvalidInputError(
+            f"The model cannot be kept in a model file: {error}. Was it changed by hand?"
+        ) from error
+    container.write(Path(path), content, arrays, "save" if regressor.verbose else None)
+
+
+def read(path: str | os.PathLike, verify: bool = True) -> Stored:
+    """What `write` wrote; predictions are the same, bit for bit.
+
+    The arrays are read-only views of one mapping of the file, which processes share. `verify=False` leaves their
+    checksums out; header, sizes and whatever could lead compiled code astray are checked all the same.
+    """
+    path = Path(path)
+    content, arrays = container.read(path, verify)
+    try:
+        return Stored(_restored(content, arrays), content["schema"])
+    except container.MALFORMED as error:
+        raise FileError(
+            f"{path} holds no model that gpnn {gpnn.__version__} can use ({error}); it was written by gpnn "
+            f"{content.get('gpnn')!r:.40}. Check whether that is a newer version and install it, or fit and save again."
+        ) from error
+
+
+def describe(path: str | os.PathLike) -> dict:
+    """What the header tells of a model, the arrays untouched: plain JSON, arrays as their type and shape."""
+    path = Path(path)
+    header = container.read_header(path)
+    content = header.content
+    try:
+        table = {name: {key: entry[key] for key in ("dtype", "shape")} for name, entry in content["arrays"].items()}
+        settings, learned = (
+            {name: _summary(node, table) for name, node in content[part].items()} for part in ("settings", "learned")
+        )
+        return {
+            "format": container.VERSION, "gpnn": content["gpnn"], "bytes": header.length, "settings": settings,
+            "learned": learned, "arrays": table, "schema": content["schema"],
+        }  # fmt: skip
+    except container.MALFORMED as error:
+        raise container.damaged(path, f"its header lacks what belongs there ({error})") from error
+
+
+# --- from objects to JSON ---------------------------------------------------------------------------------------------
+
+
+def _settings(regressor: GPnnRegressor, arrays: dict[str, NDArray]) -> dict:
+    kept = {}
+    for name, value in regressor.get_params(deep=False).items():
+        try:
+            kept[name] = _encode(value, name, arrays)
+        except InvalidInputError:
+            if name not in _ONLY_FOR_FITTING:
+                raise
+            default = inspect.signature(GPnnRegressor).parameters[name].default
+            warnings.warn(
+                f"{name} = {value!r} cannot be kept in a model file. Predictions do not need it; the loaded model has "
+                f"the default, {default!r}. Set {name} again before you fit that one.",
+                GPnnWarning,
+                stacklevel=4,
+            )
+    return kept
+
+
+def _encode(value, place: str, arrays: dict[str, NDArray]):
+    """`value` as JSON. Numbers and texts stand for themselves, all else is {"type": …, "value": …}."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"type": "float", "value": str(float(value))}
+    if isinstance(value, np.ndarray | np.generic):
+        return _encode_array(np.asarray(value), place, arrays)
+    if isinstance(value, list | tuple):
+        items = [_encode(item, f"{place}.{k}", arrays) for k, item in enumerate(value)]
+        return items if isinstance(value, list) else {"type": "tuple", "value": items}
+    if isinstance(value, dict):
+        kind, fields = "dict", value
+    elif type(value) is _CLASSES.get(type(value).__name__):
+        kind, fields = type(value).__name__, vars(value)
+    else:
+        raise _not_ours(value, place)
+    if not all(isinstance(name, str) for name in fields):
+        raise InvalidInputError(f"{place} has keys that are not text; a model file cannot hold those.")
+    return {"type": kind, "value": {name: _encode(fields[name], f"{place}.{name}", arrays) for name in fields}}
+
+
+def _encode_array(array: NDArray, place: str, arrays: dict[str, NDArray]) -> dict:
+    if array.dtype.kind in "OU" and array.ndim == 1 and all(isinstance(text, str) for text in array):
+        return {"type": "texts", "value": array.tolist()}
+    stored = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+    if stored.dtype.str not in container.DTYPES:
+        raise _not_ours(array, place)
+    name = place if place not in arrays else f"{place} ({len(arrays)})"  # keys may have dots in them
+    arrays[name] = stored
+    return {"type": "array", "value": name}
+
+
+def _not_ours(value, place: str) -> InvalidInputError:
+    what = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"a {type(value).__qualname__}"
+    return InvalidInputError(
+        f"{place} is {what}, and a model file holds numbers and gpnn's own classes only: loading another's would mean "
+        "running its code. Fit with one of gpnn's own (mean='linear', index='auto'), or keep this model with "
+        "joblib.dump or skops.io.dump."
+    )
+
+
+def _plain(schema: dict | None) -> dict | None:
+    try:
+        return json.loads(json.dumps(schema, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"The schema must be plain JSON, finite numbers only: {error}.") from error
+
+
+# --- and back ---------------------------------------------------------------------------------------------------------
+
+
+def _decode(node, arrays: dict[str, NDArray], depth: int = 0):
+    if depth > _DEEPEST:
+        raise ValueError(f"more than {_DEEPEST} levels")
+    if node is None or isinstance(node, bool | int | float | str):
+        return node
+    if isinstance(node, list):
+        return [_decode(item, arrays, depth + 1) for item in node]
+    kind, value = node["type"], node["value"]
+    if kind == "array":
+        array = arrays[value]
+        return array if array.ndim else array[()]
+    if kind == "float" and value in ("inf", "-inf", "nan"):
+        return float(value)
+    if kind == "texts":
+        return np.array([str(text) for text in value], dtype=object)
+    if kind == "tuple":
+        return tuple(_decode(item, arrays, depth + 1) for item in value)
+    if kind != "dict" and kind not in _CLASSES:
+        raise ValueError(f"{kind!r:.40} is no class of gpnn")
+    fields = {name: _decode(field, arrays, depth + 1) for name, field in value.items()}
+    return fields if kind == "dict" else _made(_CLASSES[kind], fields)
+
+
+def _made(cls: type, fields: dict):
+    """An object of one of our classes: made by its constructor, then given what that does not take."""
+    arguments, attributes = _annotations(cls)
+    _check_types(cls.__name__, fields, attributes | arguments)
+    made = cls(**{name: value for name, value in fields.items() if name in arguments})
+    made.__dict__.update({name: value for name, value in fields.items() if name not in arguments})
+    if isinstance(made, Rows) or (isinstance(made, StoredIndex) and "_rows" in fields):
+        made.check()
+    return made
+
+
+@cache
+def _annotations(cls: type) -> tuple[dict, dict]:
+    """Of a class's constructor, and of its body and those it comes from."""
+    return get_type_hints(cls.__init__), get_type_hints(cls)  # type: ignore[misc]
+
+
+def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
+    settings, learned = (
+        {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
+    )
+    model = GPnnRegressor(**settings)
+    check_settings(model)
+    wrong, missing = [name for name in learned if not _is_learned(name)], sorted(_LEARNED.keys() - learned.keys())
+    if wrong or missing:
+        raise ValueError(f"what fit leaves is without {listed(missing)}" if missing else f"{wrong[0]:.40} is unknown")
+    _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED)
+    model.__dict__.update(learned)
+    _check_sizes(model)
+    return model
+
+
+def _is_learned(name: str) -> bool:
+    """Whether an attribute may be something that `fit` left: named like it, and no method nor property of the class."""
+    like_it = name.isidentifier() and (name[0] == "_" or name[-1] == "_") and not name.startswith("__")
+    return like_it and not hasattr(inspect.getattr_static(GPnnRegressor, name, None), "__get__")
+
+
+def _check_types(owner: str, fields: dict, hints: dict) -> None:
+    for name, value in fields.items():
+        if name not in hints:
+            raise ValueError(f"{owner} has no {name:.40}")
+        if not _fits(value, hints[name]):
+            raise TypeError(f"{name} of {owner} is a {type(value).__name__}")
+
+
+def _fits(value, hint) -> bool:
+    """Whether a value is what an annotation says."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind in (Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is np.ndarray:
+        (scalar,) = get_args(parts[1])
+        return isinstance(value, np.ndarray) and issubclass(value.dtype.type, get_origin(scalar) or scalar)
+    if kind is tuple:
+        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_fits, value, parts))
+    if hint is Any:
+        return True
+    if hint is NeighborIndex:
+        return isinstance(value, StoredIndex)
+    if hint in (int, float):
+        return isinstance(value, (int, np.integer) if hint is int else numbers.Real) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _check_sizes(model: GPnnRegressor) -> None:
+    """Whatever compiled code takes on trust: all parts speak of the same rows and columns."""
+    d, whitener, index = model.n_features_in_, model.whitener_, model.index_
+    assert isinstance(index, StoredIndex)  # as its type was checked to be
+    n, lengthscales = index._rows.n, np.size(model.params_.lengthscale)
+    columns = [index._rows.d, *whitener.x_mean.shape, *whitener.x_map.shape, d if lengthscales == 1 else lengthscales]
+    if whitener.ranks is not None:
+        columns += [len(whitener.ranks.knots), *whitener.ranks.reach.shape]
+        knots = whitener.ranks.knots
+        if knots.ndim != 2 or knots.shape[1] < 2 or not (np.diff(knots) >= 0).all():  # false for NaN too
+            raise ValueError(f"knots {knots.shape} that are not in order")
+    if set(columns) != {d} or whitener.x_mean.ndim != 1:
+        raise ValueError(f"{d} columns, but parts for {columns}")
+    if model._y.shape != (n,) or not 1 <= model.n_neighbors_ <= n:
+        raise ValueError(f"{n} rows, but targets {model._y.shape} and {model.n_neighbors_} neighbours")
+
+
+def _summary(node, table: dict, depth: int = 0):
+    """A node of the header for people to read."""
+    if depth > _DEEPEST:
+        raise ValueError(f"more than {_DEEPEST} levels")
+    if isinstance(node, list):
+        return [_summary(item, table, depth + 1) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kind, value = node["type"], node["value"]
+    if kind == "array":
+        return table[value]
+    if isinstance(value, list):
+        return _summary(value, table, depth + 1)
+    if isinstance(value, dict):
+        fields = {name: _summary(field, table, depth + 1) for name, field in value.items()}
+        return fields if kind == "dict" else {"type": kind, **fields}
+    return value

@@ -1,0 +1,63 @@
+"""Files that are either whole or not there."""
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpnn.common.errors import FileError, InvalidInputError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def whole_or_nothing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` that becomes `path` when the block succeeds, and is removed when it fails.
+
+    What was at `path` before stays until then, so a failure loses nothing.
+    """
+    unfinished = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")  # some writers look at the ending
+    try:
+        with full_disk_explained(path.parent):
+            yield unfinished
+            os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def check_folder(path: Path, endings: Collection[str] = ()) -> None:
+    """Whether a file can be made there, before the work and not after it."""
+    if endings and path.suffix.lower() not in endings:
+        raise InvalidInputError(f"{path}: the ending must be one of {', '.join(endings)}.")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"There is no folder {path.parent} for {path.name}. Make it first.")
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder. Give the name of a file.")
+
+
+@contextmanager
+def full_disk_explained(folder: Path, kept: str = "Nothing that was there before has changed.") -> Iterator[None]:
+    """Errors of writing into `folder` said in words."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            raise FileError(
+                f"The disk is full: {free_bytes(folder):,} bytes are free for {folder}. {kept} Free some space, or "
+                "choose another folder (GPNN_CACHE_DIR moves the cache), and do the same again."
+            ) from error
+        raise FileError(f"Cannot write into {folder}: {error}. Check that the folder exists and is yours.") from error
+
+
+def free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

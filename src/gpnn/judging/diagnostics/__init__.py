@@ -1,0 +1,7 @@
+"""Can this fit be trusted? Everything that the charts and the report show, measured once on rows kept for testing."""
+
+from gpnn.judging.diagnostics.findings import findings, verdict
+from gpnn.judging.diagnostics.measure import diagnose
+from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, Finding, FitRecord, Verdict
+
+__all__ = ["Cloud", "Column", "Diagnostics", "Finding", "FitRecord", "Verdict", "diagnose", "findings", "verdict"]

@@ -1,0 +1,113 @@
+"""Phase 2 (Algorithm 2): one factor α on the variances of any Gaussian predictor, how sure it is, and α(x)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpnn.common import metrics
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.types import Array, Prediction
+
+_NEIGHBORS = (8, 16, 24, 32, 48, 64, 100, 200)  # k from which α(x) may be made, and all of them
+_SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of the global α in it
+_FLOORS = np.geomspace(1e-3, 3, 11)  # relative to the median variance
+_SURPRISED = 0.01
+"""One row in a hundred is taken to err like any other, however sure its neighbours are: held-out rows may have been
+lucky, and a variance that is far too small costs more than one that is somewhat too large."""
+_WORTH_IT = 0.005  # nats; less is noise
+
+
+def variance_factor(y: Array, prediction: Prediction) -> float:
+    """α = mean of (y* − μ*)²/σ*² over rows that were not used to make the prediction (Alg. 2, step 2)."""
+    if len(prediction) == 0:
+        raise InvalidInputError("Calibration needs at least one held-out row; got none.")
+    return _checked(metrics.calibration(y, prediction))
+
+
+def _checked(alpha: float) -> float:
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise InvalidInputError(
+            f"Calibration gave α = {alpha}: every held-out row was predicted exactly, or a variance is zero. "
+            "Check for rows that stand in the data twice; calibration_size=0 leaves this step out."
+        )
+    return alpha
+
+
+def calibrate(prediction: Prediction, alpha: float | Array) -> Prediction:
+    """The same means, variances times α (Alg. 2's output, seen from the prediction)."""
+    return replace(prediction, variance=alpha * prediction.variance)
+
+
+@dataclass(frozen=True)
+class LocalScale:
+    """How much rougher or noisier the data are around a query than θ̂ says: α(x)/α, from the neighbours' innovations.
+
+    The mean innovation of the k nearest rows, mixed with a share of what is typical: never below that share, and never
+    above what neighbours really did, also far from all data. The first neighbour is left out: its innovation says how
+    high y is, not how rough.
+    """
+
+    n_neighbors: int
+    share: float
+    typical: float
+
+    def __call__(self, innovations: Array) -> Array:
+        local = _roughness(innovations, self.n_neighbors)
+        return (1 - self.share) * local / self.typical + self.share
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Variances α(α(x)/α · σ*² + c): Algorithm 2, told where the data are rough, with a floor under every variance.
+
+    A prediction next to a repeated row claims hardly any variance; a few of those that are wrong would drive α up for
+    all rows. The floor answers for them instead.
+    """
+
+    alpha: float = 1.0
+    floor: float = 0.0
+    """αc."""
+    scale: LocalScale | None = None
+
+    def __call__(self, law: Prediction, innovations: Array) -> Prediction:
+        factors = 1.0 if self.scale is None else self.scale(innovations)
+        return replace(law, variance=self.alpha * factors * law.variance + self.floor)
+
+
+def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibration:
+    """The one that gives held-out rows the lowest NLL; what does not help by more than noise stays out."""
+    squared_errors = (y - law.mean) ** 2
+    surprised = _SURPRISED * float(np.mean(squared_errors))
+    m = innovations.shape[1]
+    scales: list[LocalScale | None] = [None]
+    for k in [k for k in _NEIGHBORS if k < m] + [m] * (m > 1):
+        typical = float(np.mean(_roughness(innovations, k)))
+        scales += [LocalScale(k, share, typical) for share in _SHARES] * (typical > 0)
+    best, best_loss = Calibration(), np.inf
+    for scale in scales:
+        variance = law.variance if scale is None else law.variance * scale(innovations)
+        for floor in (0.0, *(float(np.median(variance)) * _FLOORS)):
+            with_floor = variance + floor
+            alpha = float(np.mean(squared_errors / with_floor))  # the best for this scale and floor: Alg. 2, step 2
+            surprise = float(np.mean(surprised / with_floor))
+            loss = 0.5 * float(np.mean(np.log(with_floor)) + np.log(max(alpha, 1e-300)) + surprise / max(alpha, 1e-300))
+            loss += _WORTH_IT * ((scale is not None) + (floor > 0))
+            if loss < best_loss:
+                best, best_loss = Calibration(alpha, alpha * floor, scale), loss
+    _checked(best.alpha)
+    return best
+
+
+def _roughness(innovations: Array, k: int) -> Array:
+    return innovations[:, 1:k].mean(axis=1)
+
+
+def interval(z_squared: Array) -> tuple[float, float]:
+    """Where α lies with probability 95 %, from the scatter of z²: wide where tails are heavy or rows are few."""
+    alpha = float(np.mean(z_squared))
+    if len(z_squared) < 2:
+        return 0.0, np.inf
+    error = 1.96 * float(np.std(z_squared, ddof=1)) / np.sqrt(len(z_squared))
+    return max(alpha - error, 0.0), alpha + error

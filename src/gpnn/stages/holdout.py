@@ -1,0 +1,91 @@
+"""Which rows stand in for future queries, to learn, choose and calibrate on, and which may then be their neighbours.
+
+A random row left out of its own prediction looks like a query that lies as near to the data as the rows do to each
+other. Where queries will lie in gaps, whole patches of rows must be left out instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.types import Array
+from gpnn.engines.cpu.neighbors import make_index
+
+Rows = NDArray[np.int64]
+
+_PATCHES, _SHARE = 40, 0.1
+_FEWEST = 50
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """Row numbers: `learn` and `judge` (disjoint, in random order) are predicted, from rows not in `hidden`."""
+
+    learn: Rows
+    judge: Rows
+    hidden: Rows
+    """Sorted; rows that no prediction on `learn` or `judge` may use. A row never predicts itself, hidden or not."""
+
+
+def leave_one_out(n: int, rng: np.random.Generator, n_judges: int) -> Holdout:
+    """Random rows, each predicted from all the others: nothing is hidden.
+
+    Judges take no part in learning, not even as neighbours: a metric is fitted to pairs of rows, and its errors on the
+    pairs that it has seen are too small (on Bike, z² by a tenth).
+    """
+    order = rng.permutation(n)
+    if n < _FEWEST:  # too few to part
+        return Holdout(order, order[:n_judges], _none())
+    few = min(n_judges, n // 4)
+    return Holdout(learn=order[few:], judge=order[:few], hidden=_none())
+
+
+def set_aside(n: int, rng: np.random.Generator, n_judges: int) -> Holdout:
+    """The paper's way: random rows kept out of the training rows for good."""
+    order = rng.permutation(n)
+    return Holdout(learn=order[n_judges:], judge=order[:n_judges], hidden=np.sort(order[:n_judges]))
+
+
+def patches(X: Array, rng: np.random.Generator, n_jobs: int | None = None, progress: str | None = None) -> Holdout:
+    """A tenth of the rows, as compact patches around random rows; X (n, d) in units in which distance means something.
+
+    Half of the patches are learned from, the other half judged on.
+    """
+    n = len(X)
+    size = max(1, round(_SHARE * n / _PATCHES))
+    centres = rng.choice(n, min(_PATCHES, n), replace=False)
+    index = make_index("exact", n, X.shape[1], size).build(np.array(X, np.float32), size, X[:0], n_jobs, 0, progress)
+    members = index.order[index.query(X[centres], size).indices].astype(np.int64)
+    taken = np.zeros(n, dtype=bool)
+    parts: tuple[list[Rows], list[Rows]] = ([], [])
+    for number, patch in enumerate(members):
+        fresh = patch[~taken[patch]]
+        taken[fresh] = True
+        parts[number % 2].append(fresh)
+    learn, judge = (rng.permutation(np.concatenate([*part, _none()])) for part in parts)
+    return Holdout(learn, judge, hidden=np.flatnonzero(taken))
+
+
+def from_splitter(splitter, X: Array, y: Array, rng: np.random.Generator) -> Holdout:
+    """The first split of a scikit-learn splitter: its test rows are judged on, half of them learned from."""
+    try:
+        splits: Iterable = splitter.split(X, y)
+        _, test = next(iter(splits))
+    except (AttributeError, TypeError, StopIteration) as error:
+        raise InvalidInputError(
+            f"holdout = {splitter!r} must be 'random', 'patches', or a scikit-learn splitter whose split(X, y) gives "
+            f"at least one (train, test) pair of row numbers: {error}"
+        ) from error
+    test = rng.permutation(np.asarray(test, dtype=np.int64))
+    if not 2 <= len(test) < len(X) - 1:
+        raise InvalidInputError(f"holdout: the splitter holds out {len(test)} of {len(X)} rows; that leaves too few.")
+    return Holdout(learn=test[len(test) // 2 :], judge=test[: len(test) // 2], hidden=np.sort(test))
+
+
+def _none() -> Rows:
+    return np.zeros(0, np.int64)

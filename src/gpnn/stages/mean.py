@@ -1,0 +1,58 @@
+"""Mean functions: what is taken out of y before the Gaussian process sees it, and added back to its predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import StandardScaler
+
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.types import Array
+
+MEANS = ("constant", "zero", "linear")
+
+
+class Constant:
+    """The mean of y; with value=0.0, none at all."""
+
+    def __init__(self, value: float | None = None):
+        self.value = value
+
+    def fit(self, X: Array, y: Array) -> Constant:
+        return Constant(float(np.mean(y)) if self.value is None else self.value)
+
+    def predict(self, X: Array) -> Array:
+        return np.full(len(X), self.value)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Least squares with a trace of ridge, so that collinear columns do no harm; `value` is the mean of y."""
+
+    centre: Array = field(default_factory=lambda: np.zeros(0))
+    weights: Array = field(default_factory=lambda: np.zeros(0))
+    value: float = 0.0
+
+    def fit(self, X: Array, y: Array) -> Linear:
+        scaler = StandardScaler().fit(X)
+        ridge = Ridge(alpha=1e-6).fit(scaler.transform(X), y)
+        return Linear(scaler.mean_, ridge.coef_ / scaler.scale_, float(ridge.intercept_))
+
+    def predict(self, X: Array) -> Array:
+        return (X - self.centre) @ self.weights + self.value
+
+
+def make_mean(mean):
+    """An object with fit(X, y), which returns a fitted one, and predict(X). Any scikit-learn regressor will do."""
+    if isinstance(mean, str):
+        if mean == "linear":
+            return Linear()
+        return Constant(0.0 if mean == "zero" else None)
+    if not (hasattr(mean, "fit") and hasattr(mean, "predict")):
+        raise InvalidInputError(
+            f"mean = {mean!r} has no fit and predict. Give one of {', '.join(MEANS)}, or a scikit-learn regressor."
+        )
+    return clone(mean)

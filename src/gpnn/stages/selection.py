@@ -1,0 +1,249 @@
+"""Choice by evidence: kernel and metric, compared on rows whose outcome is known, before the whole table is indexed.
+
+Candidates are compared on a sample of the rows. They start from phase 1's estimate, are refined, and predict the
+judges; what they started from stands for election too, so that a refinement which went astray is never shipped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpnn.common import metrics
+from gpnn.common.kernels import get_kernel
+from gpnn.common.types import Array, Hyperparameters
+from gpnn.engines.parallel import for_each_block
+from gpnn.stages.calibration import fit_calibration
+from gpnn.stages.estimation import estimate
+from gpnn.stages.holdout import Holdout
+from gpnn.stages.refinement import Probes, Searcher, predict, refine
+from gpnn.stages.whitening import Whitener
+
+_SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; fewer, to 10,000, if columns are many
+LARGER_SAMPLES = ((3_200_000, 4), (32_000_000, 1))
+"""Numbers (rows times columns) of the samples on which the leading four, and then the winner, are refined further."""
+_JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
+_FIRST, _NEXT, _LAST = (40, 60, 100), (50, 50), (100,) * 2  # Adam steps by round: first kernel, others, larger samples
+_HEATS = ((4, (100,) * 3),)  # how many leading pairs go on, and for how many steps
+_THOROUGH_HEATS = ((6, (50,) * 4), (2, (50,) * 12))  # where no larger sample follows
+_FIRST_KERNEL = "exponential"
+_SMOOTHER = 0.25  # lengthscales of the other kernels, to begin with, in units of those of the first
+_CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
+_BLOCKS, _BLOCK_SIZE = 5, 200
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One way to predict, and how it did on the judges, with the variances calibrated there."""
+
+    whitening: str
+    kernel: str
+    refined: bool
+    params: Hyperparameters
+    rmse: float
+    nll: float
+    crps: float
+
+    def in_kernel(self, kernel: str) -> Candidate:
+        """The same metric, for another kernel to begin with."""
+        params = replace(self.params, lengthscale=_SMOOTHER * np.asarray(self.params.lengthscale))
+        return replace(self, kernel=kernel, params=params)
+
+    def row(self) -> dict:
+        """For the report: what was tried, and its scores."""
+        return {name: value for name, value in vars(self).items() if name != "params"}
+
+
+_Task = Callable[[np.random.Generator], list[Candidate]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A part of the table on which candidates are compared: rows to predict from, probes to learn from and to judge."""
+
+    rows: Array
+    y: Array
+    learn: Probes
+    judge: Probes
+
+    @classmethod
+    def draw(cls, X: Array, y: Array, holdout: Holdout, rng: np.random.Generator, numbers: int = 0) -> Sample:
+        """Of X, y (n rows) in the user's units: the smallest sample, or as many rows as make so many numbers."""
+        d = X.shape[1]
+        size = max(min(_SAMPLE, max(_SAMPLE // 4, _SAMPLE_NUMBERS // d)), numbers // d)
+        learn = holdout.learn[:size]
+        if len(holdout.hidden):
+            seen = np.setdiff1d(np.arange(len(X)), holdout.hidden, assume_unique=True)
+            kept, own = rng.choice(seen, min(size, len(seen)), replace=False), np.full(len(learn), -1)
+        else:  # rows predict each other
+            kept, own = learn, np.arange(len(learn))
+        judge = holdout.judge[: _MORE_JUDGES if numbers else _JUDGES]
+        return cls(
+            X[kept], y[kept], Probes(X[learn], y[learn], own), Probes(X[judge], y[judge], np.full(len(judge), -1))
+        )
+
+    def whitened(self, whitener: Whitener, rng: np.random.Generator, n_jobs: int | None) -> Space:
+        def probes(of: Probes) -> Probes:
+            return Probes(whitener.transform(of.X), whitener.transform_y(of.y), of.own)
+
+        searcher = Searcher(whitener.transform(self.rows), int(rng.integers(2**31)), n_jobs)
+        return Space(searcher, whitener.transform_y(self.y), probes(self.learn), probes(self.judge))
+
+
+@dataclass(frozen=True)
+class Space:
+    """A sample in whitened units."""
+
+    searcher: Searcher
+    y: Array
+    learn: Probes
+    judge: Probes
+
+    def branch(self, n_jobs: int | None) -> Space:
+        """For one candidate, whose metric will go its own way."""
+        return replace(self, searcher=self.searcher.branch(n_jobs))
+
+    def phase_1(self, kernel: str, rng: np.random.Generator) -> Hyperparameters:
+        n = len(self.y)
+        size = min(_BLOCK_SIZE, n)
+        blocks = rng.choice(n, (max(1, min(_BLOCKS, n // size)), size), replace=False)
+        return estimate(self.searcher.rows[blocks], self.y[blocks], get_kernel(kernel), n_jobs=1).params
+
+    def refined(
+        self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None
+    ) -> Candidate:
+        kernel = get_kernel(begun.kernel)
+        params = refine(self.searcher, self.y, self.learn, kernel, begun.params, rounds, rng, progress)
+        return self.judged(begun.whitening, begun.kernel, True, params)
+
+    def judged(self, whitening: str, kernel: str, refined: bool, params: Hyperparameters) -> Candidate:
+        y = self.judge.y
+        law, innovations = predict(self.searcher, self.y, self.judge, get_kernel(kernel), params)
+        law = fit_calibration(y, law, innovations)(law, innovations)
+        scores = (metric(y, law) for metric in (metrics.rmse, metrics.nll, metrics.crps))
+        return Candidate(whitening, kernel, refined, params, *scores)
+
+
+def choose(
+    sample: Sample,
+    whiteners: Mapping[str, Whitener],
+    kernels: Sequence[str],
+    refined: bool,
+    thorough: bool,
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+    progress: str | None = None,
+) -> list[Candidate]:
+    """All that were tried, the best first: every whitening with one kernel; all kernels where that looked well, in the
+    metric learned with it; then the leading ones in heats, for longer.
+
+    `refined`: one lengthscale per column, fitted where predictions happen. `thorough`: this is the last word on them.
+    """
+    spaces = {name: sample.whitened(whitener, rng, n_jobs) for name, whitener in whiteners.items()}
+    for space in spaces.values():
+        space.searcher.prepare(space.learn)
+    branches: dict[tuple[str, str], Space] = {}
+    candidates: list[Candidate] = []
+
+    def branch(whitening: str, kernel: str) -> Space:
+        return branches.setdefault((whitening, kernel), spaces[whitening].branch(n_jobs=1))
+
+    def begin(whitening: str, kernel: str) -> _Task:
+        space = branch(whitening, kernel)
+
+        def task(own_rng: np.random.Generator) -> list[Candidate]:
+            start = space.judged(whitening, kernel, False, space.phase_1(kernel, own_rng))
+            return [start, space.refined(start, _FIRST, own_rng)] if refined else [start]
+
+        return task
+
+    def go_on(begun: Candidate, rounds: tuple[int, ...]) -> _Task:
+        space = branch(begun.whitening, begun.kernel)
+        return lambda own_rng: [space.refined(begun, rounds, own_rng)]
+
+    def do(tasks: list[_Task]) -> None:
+        candidates.extend(_in_parallel(tasks, rng, n_jobs, progress))
+        candidates.sort(key=_score)
+
+    one, *others = sorted(kernels, key=lambda kernel: kernel != _FIRST_KERNEL)
+    do([begin(whitening, one) for whitening in spaces])
+    enough = _score(candidates[0]) + _CLEARLY_WORSE
+    good = {candidate.whitening: candidate for candidate in reversed(candidates) if _score(candidate) < enough}
+    if refined:
+        do([go_on(known.in_kernel(kernel), _NEXT) for known in good.values() for kernel in others])
+        for n_leaders, rounds in _THOROUGH_HEATS if thorough else _HEATS:
+            do([go_on(leader, rounds) for leader in _leaders(candidates, n_leaders)])
+    else:
+        do([begin(whitening, kernel) for whitening in good for kernel in others])
+    return candidates
+
+
+def settle(
+    candidates: Sequence[Candidate],
+    sample: Sample,
+    whiteners: Mapping[str, Whitener],
+    n_finalists: int,
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+    progress: str | None = None,
+) -> list[Candidate]:
+    """The leading candidates once more, refined and judged on a larger sample, the best first.
+
+    More rows lie closer together, and what is best then need not be what was best among few.
+    """
+    finalists = _leaders(candidates, n_finalists)
+    alone = len(finalists) == 1
+    threads, steps, progress = (n_jobs, progress, None) if alone else (1, None, progress)
+    spaces = {
+        name: sample.whitened(whiteners[name], rng, n_jobs)
+        for name in sorted({candidate.whitening for candidate in finalists})
+    }
+
+    def task_of(begun: Candidate) -> _Task:
+        space = spaces[begun.whitening].branch(threads)
+        return lambda own_rng: [
+            space.judged(begun.whitening, begun.kernel, True, begun.params),
+            space.refined(begun, _LAST, own_rng, steps),
+        ]
+
+    return sorted(_in_parallel([task_of(begun) for begun in finalists], rng, n_jobs, progress), key=_score)
+
+
+def _in_parallel(
+    tasks: list[_Task], rng: np.random.Generator, n_jobs: int | None, progress: str | None
+) -> list[Candidate]:
+    """What the tasks found, each with random numbers of its own, so that threads change nothing."""
+    seeds = rng.integers(2**31, size=len(tasks))
+    found: list[list[Candidate]] = [[] for _ in tasks]
+
+    def some(part: slice) -> None:
+        for at in range(part.start, part.stop):
+            found[at] = tasks[at](np.random.default_rng(seeds[at]))
+
+    for_each_block(some, len(tasks), 1, n_jobs, progress)
+    return [candidate for of_task in found for candidate in of_task]
+
+
+def _leaders(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
+    """The best refined candidate of each of the n leading pairs, of which no whitening has more than half if n > 2:
+    what is behind on few rows may be ahead on many."""
+    best: dict[tuple[str, str], Candidate] = {}
+    for candidate in sorted(candidates, key=_score):
+        if candidate.refined:
+            best.setdefault((candidate.whitening, candidate.kernel), candidate)
+    most = n // 2 if n > 2 else n
+    places: Counter[str] = Counter()
+    leaders = []
+    for candidate in best.values():
+        places[candidate.whitening] += 1
+        if places[candidate.whitening] <= most:
+            leaders.append(candidate)
+    return leaders[:n]
+
+
+def _score(candidate: Candidate) -> float:
+    """Mean and law count alike: a tenth of a nat of NLL is worth a tenth of RMSE."""
+    return candidate.nll + float(np.log(max(candidate.rmse, 1e-12)))

@@ -1,0 +1,204 @@
+"""Pre-whitening (appendix "Pre-whitening of Data"): x → M⁻¹(x − μ)/√d with MMᵀ = Cov(x), and y → (y − μ)/σ.
+
+Beyond the paper, columns may be replaced by their ranks first, where a few huge values would make all others alike.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpnn.common.errors import GPnnWarning, InvalidInputError, listed
+from gpnn.common.types import Array, Prediction
+from gpnn.engines.compiled import jit
+from gpnn.engines.parallel import blocks, for_each_block
+
+WHITENINGS = ("full", "diagonal", "ranks", "none")
+
+_BLOCK = 65_536
+_RIDGE = 1e-5  # added to the eigenvalues, as in the authors' code
+_COLLINEAR = 1e-10  # an eigenvalue of the correlation matrix below this is rounding noise
+_FARTHEST = 1e15  # far outside any data, and its square still fits float32
+_KNOTS, _RANKED_ROWS = 512, 20_000
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Each column by where its values stand among those of the training rows, as a number from 0 to k − 1.
+
+    Outside the training values the number goes on growing, a standard deviation of the column for one of the ranks:
+    a query far from all data stays far.
+    """
+
+    knots: Array
+    """(d, k): quantiles of each column."""
+    reach: Array
+    """(d,): how far outside one rank is."""
+
+    @classmethod
+    def fit(cls, X: Array) -> tuple[Ranks, Array]:
+        """Also the ranks of the rows that were looked at."""
+        looked_at = np.random.default_rng(0).choice(len(X), min(len(X), _RANKED_ROWS), replace=False)
+        X = X[np.sort(looked_at)].astype(np.float64)
+        knots = np.ascontiguousarray(np.quantile(X, np.linspace(0, 1, _KNOTS), axis=0, method="nearest").T)
+        ranked = cls(knots, np.ones(len(knots)))(X)
+        spread = np.std(ranked, axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            reach = np.std(X, axis=0) / np.where(spread > 0, spread, 1.0)
+        return cls(knots, np.where(reach > 0, reach, 1.0)), ranked
+
+    def __call__(self, X: Array) -> Array:
+        ranked = np.empty(X.shape)
+        _rank_rows(np.ascontiguousarray(X, dtype=np.float64), self.knots, self.reach, ranked)
+        return ranked
+
+
+@dataclass(frozen=True)
+class Whitener:
+    """What was learned from the training rows; `transform` applies it to any rows."""
+
+    x_mean: Array
+    x_map: Array
+    """(d, d) matrix, or (d,) factors: whitened rows are (x − x_mean) times this."""
+    y_mean: float
+    y_std: float
+    ranks: Ranks | None = None
+    """What rows go through before all else."""
+
+    @classmethod
+    def fit(
+        cls,
+        X: Array,
+        y: Array,
+        mode: str = "full",
+        columns: Sequence[str] | None = None,
+        n_jobs: int | None = None,
+        warn: bool = True,
+        progress: str | None = None,
+    ) -> Whitener:
+        """`mode`: "full" decorrelates the columns, "diagonal" scales them, "ranks" their ranks, "none" keeps X as is.
+
+        `warn`: name constant and dependent columns in a warning.
+        """
+        d = X.shape[1]
+        y_mean, y_std = float(np.mean(y)), float(np.std(y))
+        if mode == "none":
+            return cls(np.zeros(d), np.ones(d), y_mean, y_std)
+        if mode not in WHITENINGS:
+            raise InvalidInputError(f"whitening = {mode!r} is unknown. Choose one of: {', '.join(WHITENINGS)}.")
+        ranks = None
+        if mode == "ranks":
+            ranks, X = Ranks.fit(X)
+        only_scaled = mode != "full"
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, covariance = _moments(X, n_jobs, only_scaled, progress)
+        variance = covariance if only_scaled else np.diag(covariance)
+        names = [str(name) for name in columns] if columns is not None else [f"column {k}" for k in range(d)]
+        if not np.isfinite(variance).all():
+            worst = names[int(np.argmin(np.isfinite(variance)))]
+            raise InvalidInputError(
+                f"The variance of {worst} overflows: its values are beyond about 1e150. Rescale or transform it."
+            )
+        # Columns are standardised first, so that nothing below depends on their units.
+        spread = np.sqrt(variance)
+        constant = spread <= 1e-14 * np.abs(mean)
+        scale = np.where(constant, 0.0, 1 / np.where(constant, 1.0, spread))
+        _warn(warn, [name for name, is_constant in zip(names, constant, strict=True) if is_constant],
+              "constant and add nothing; drop them to be rid of this warning")  # fmt: skip
+        if only_scaled:
+            return cls(mean, scale / np.sqrt(d), y_mean, y_std, ranks)
+        correlation = covariance * scale * scale[:, None]
+        eigenvalues, vectors = np.linalg.eigh(correlation)
+        _warn(warn, _dependent(eigenvalues, vectors, names, constant),
+              "linearly dependent on each other; of each relation, one column can be dropped without loss")  # fmt: skip
+        x_map = scale[:, None] * vectors / np.sqrt(np.maximum(eigenvalues, 0) + _RIDGE) / np.sqrt(d)
+        return cls(mean, x_map, y_mean, y_std)
+
+    def stretched(self, factors: Array | float) -> Whitener:
+        """Whitened columns times `factors`: with 1/l, distances come out in lengthscales."""
+        return replace(self, x_map=self.x_map * factors)
+
+    def transform(self, X: Array, out: Array | None = None) -> Array:
+        """Whitened rows in float32, written to `out` if given."""
+        X = np.ascontiguousarray(X, dtype=np.float64) if self.ranks is None else self.ranks(X)
+        if out is None:
+            out = np.empty(X.shape, np.float32)
+        if self.x_map.ndim == 1:
+            out[...] = np.clip((X - self.x_mean) * self.x_map, -_FARTHEST, _FARTHEST)
+        else:
+            _map_rows(X, self.x_mean, self.x_map, out)
+        return out
+
+    def transform_y(self, y: Array) -> Array:
+        return (y - self.y_mean) / self.y_std
+
+    def inverse(self, prediction: Prediction) -> Prediction:
+        """A prediction of whitened y, in the user's units."""
+        return prediction.affine(self.y_mean, self.y_std)
+
+
+@jit
+def _map_rows(X, mean, x_map, out):
+    """(x − mean) times x_map, row by row: a matrix product would round a row differently in different company."""
+    n, d = X.shape
+    total = np.empty(d)
+    for i in range(n):
+        for j in range(d):
+            total[j] = 0.0
+        for k in range(d):
+            centred = X[i, k] - mean[k]
+            for j in range(d):
+                total[j] += centred * x_map[k, j]
+        for j in range(d):
+            out[i, j] = min(max(total[j], -_FARTHEST), _FARTHEST)
+
+
+@jit
+def _rank_rows(X, knots, reach, out):
+    """Where each value stands among its column's knots, in the middle of those that it equals, else between two."""
+    n, d = X.shape
+    last = knots.shape[1] - 1
+    for i in range(n):
+        for j in range(d):
+            x, column = X[i, j], knots[j]
+            if x < column[0]:
+                out[i, j] = (x - column[0]) / reach[j]
+            elif x > column[last]:
+                out[i, j] = last + (x - column[last]) / reach[j]
+            else:
+                below = np.searchsorted(column, x, "left")
+                upto = np.searchsorted(column, x, "right")
+                if upto > below:
+                    out[i, j] = 0.5 * (below + upto - 1)
+                else:
+                    out[i, j] = below - 1 + (x - column[below - 1]) / (column[below] - column[below - 1])
+
+
+def _moments(X, n_jobs, diagonal: bool, progress: str | None):
+    """Mean and covariance (only its diagonal if asked) in two passes of float64 blocks, summed in a fixed order."""
+    n = len(X)
+    origin = X[0].astype(np.float64)  # so that a constant column sums to exactly zero
+    mean = origin + sum(np.sum(X[block] - origin, axis=0) for block in blocks(n, _BLOCK)) / n
+    parts = [np.zeros(0)] * -(-n // _BLOCK)
+
+    def add(block):
+        centred = X[block] - mean
+        parts[block.start // _BLOCK] = (centred**2).sum(axis=0) if diagonal else centred.T @ centred
+
+    for_each_block(add, n, _BLOCK, n_jobs, progress)
+    return mean, sum(parts) / n
+
+
+def _dependent(eigenvalues, vectors, names, constant) -> list[str]:
+    """Names of the columns that take part in an exact linear relation."""
+    null = vectors[:, (eigenvalues < _COLLINEAR)]
+    involved = (np.abs(null) > 1e-4).any(axis=1) & ~constant
+    return [name for name, yes in zip(names, involved, strict=True) if yes]
+
+
+def _warn(wanted: bool, names: list[str], problem: str) -> None:
+    if wanted and names:
+        warnings.warn(f"{len(names)} input columns are {problem}: {listed(names)}.", GPnnWarning, stacklevel=4)
