@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import gpnn
+from gpnn.engines import compiled
 
 ROOMS = [
     {"common"},
@@ -49,3 +50,7 @@ def test_every_room_has_its_place_and_they_are_few():
     entries = {path.name for path in ROOT.iterdir()} - {"__pycache__"}
     assert {name.removesuffix(".py") for name in entries} - {"__init__", "py.typed"} == set(LEVEL)
     assert len(entries) <= 15
+
+
+def test_compiled_code_is_made_anew_when_any_room_changes():
+    assert compiled._PACKAGE == ROOT

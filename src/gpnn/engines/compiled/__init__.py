@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
+_PACKAGE = Path(__file__).parents[2]
+
 
 def _source_stamp() -> str:
     """A digest of the package's code; numba's own check of a cached function looks at one file's date and size."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[2].rglob("*.py")):
+    for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpnn.cli import main
 
-PAGE = Path(__file__).parent.parent / "docs" / "command_line.md"
+PAGE = Path(__file__).parents[2] / "docs" / "command_line.md"
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
