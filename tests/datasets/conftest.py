@@ -19,6 +19,12 @@ def folders(tmp_path, monkeypatch):
     return data, cache
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    """Between attempts at a download."""
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+
+
 def zipped(**members: bytes | str) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -37,8 +43,6 @@ class Site:
     """What the server does; tests change it between requests."""
 
     content: bytes = b""
-    ranges: bool = True
-    etag: str | None = '"one"'
     tells_length: bool = True
     cuts: list[int] = field(default_factory=list)
     """Of the next answers, how many bytes to send before the connection ends."""
@@ -58,26 +62,12 @@ def site():
             if site.statuses:
                 self.send_error(site.statuses.pop(0))
                 return
-            begin = 0
-            asked = self.headers.get("Range")
-            if asked and site.ranges and self.headers.get("If-Range") == site.etag:
-                begin = int(asked.removeprefix("bytes=").removesuffix("-"))
-                if begin >= len(site.content):
-                    self.send_response(416)
-                    self.send_header("Content-Range", f"bytes */{len(site.content)}")
-                    self.end_headers()
-                    return
-                self.send_response(206)
-                self.send_header("Content-Range", f"bytes {begin}-{len(site.content) - 1}/{len(site.content)}")
-            else:
-                self.send_response(200)
-            if site.etag:
-                self.send_header("ETag", site.etag)
+            self.send_response(200)
             if site.tells_length:
-                self.send_header("Content-Length", str(len(site.content) - begin))
+                self.send_header("Content-Length", str(len(site.content)))
             self.end_headers()
-            end = begin + site.cuts.pop(0) if site.cuts else len(site.content)
-            self.wfile.write(site.content[begin:end])
+            end = site.cuts.pop(0) if site.cuts else len(site.content)
+            self.wfile.write(site.content[:end])
 
         def log_message(self, *_):
             pass

@@ -52,7 +52,7 @@ def test_a_cached_file_that_changed_is_refused(road3d, folders, zipped):
 
 def test_a_wrong_checksum_is_refused(road3d, monkeypatch, folders):
     monkeypatch.setitem(registry.REGISTRY, "road3d", replace(road3d, sha256="0" * 64))
-    with pytest.raises(FileError, match=f"expected is {'0' * 64}"):
+    with pytest.raises(FileError, match=f"expected {'0' * 64}"):
         datasets.load("road3d")
     assert not (folders[1] / "some+table.zip").exists()
 

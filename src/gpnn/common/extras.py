@@ -13,3 +13,13 @@ def import_pandas():
             f"Tables are read with pandas and pyarrow ({error}). Install them with: pip install 'gpnn[data]'"
         ) from error
     return pd
+
+
+def import_pooch():
+    try:
+        import pooch
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Data sets are downloaded with pooch ({error}). Install it with: pip install 'gpnn[data]'"
+        ) from error
+    return pooch
