@@ -29,6 +29,7 @@ import gpnn
 from gpnn import GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInputError, persistence
 from gpnn.errors import FileError
 from gpnn.neighbors import IVF, Flat, KDTree
+from gpnn.stages import shapes
 
 FIXED = struct.Struct("<8sIIQ")
 HEADER_AT = 56
@@ -106,7 +107,7 @@ def test_predictions_are_the_same_bit_for_bit(data, tmp_path, settings):
 def test_every_shape_of_errors(small, data, tmp_path, shape):
     model = copy.copy(small[0])
     residuals = np.sort(np.random.default_rng(0).standard_t(4, size=200))
-    model.shape_ = gpnn.shapes._FITS[shape](residuals)
+    model.shape_ = shapes._FITS[shape](residuals)
     model.save(tmp_path / "model.gpnn")
     assert_same(model, GPnnRegressor.load(tmp_path / "model.gpnn"), data[2])
 

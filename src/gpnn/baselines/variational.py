@@ -7,9 +7,10 @@ form below. A fitted model therefore pickles, and predicts where torch is not in
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from importlib import import_module
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -26,21 +27,22 @@ from gpnn.stages.validation import check_new_rows, check_settings, check_trainin
 from gpnn.stages.whitening import Whitener
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Variational(DistributionRegressor):
     """Whiten, train, keep q(u). Subclasses say which bound is maximised and what one block of queries is given."""
 
-    _block_size: int
-    _jitter: float  # on the diagonal of K, for its Cholesky factor; to the model it is noise
+    _block_size: ClassVar[int]
+    _jitter: ClassVar[float]  # on the diagonal of K, for its Cholesky factor; to the model it is noise
 
-    params_: Hyperparameters
+    # Of these settings `dataclass` writes the constructor; comparing and printing stay as scikit-learn has them.
     kernel: str
-    whitening: str
     batch_size: int
-    learning_rate: float
     n_epochs: int
-    device: str
-    random_state: Any
-    verbose: int
+    learning_rate: float = 0.01
+    whitening: str = "full"
+    device: str = "auto"
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X, y):
         """Learn from X (n, d) and y (n,): arrays, or frames whose column names are then remembered."""
@@ -55,7 +57,7 @@ class _Variational(DistributionRegressor):
         rows, targets = self.whitener_.transform(X[order]), self.whitener_.transform_y(y[order])
         whitened = perf_counter()
         trained = self._train(training, rows, targets, int(rng.integers(2**31)))
-        self.params_ = trained.params
+        self.params_: Hyperparameters = trained.params
         self._keep(trained)
         self.fit_report_ = {
             "n": len(X),
@@ -106,6 +108,7 @@ class _Variational(DistributionRegressor):
         raise NotImplementedError
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SVGP(_Variational):
     """Sparse variational Gaussian process (Hensman et al. 2013), with the settings of the paper's appendix.
 
@@ -133,28 +136,10 @@ class SVGP(_Variational):
     _block_size = 1000
     _jitter = 1e-4
 
-    def __init__(
-        self,
-        *,
-        kernel: str = "rbf",
-        n_inducing: int = 1024,
-        batch_size: int = 1024,
-        learning_rate: float = 0.01,
-        n_epochs: int = 100,
-        whitening: str = "full",
-        device: str = "auto",
-        random_state=None,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.n_inducing = n_inducing
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_epochs = n_epochs
-        self.whitening = whitening
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    kernel: str = "rbf"
+    n_inducing: int = 1024
+    batch_size: int = 1024
+    n_epochs: int = 100
 
     def _train(self, training, rows, targets, seed):
         return training.train_svgp(self, rows, targets, self.n_inducing, self._jitter, seed)
@@ -172,6 +157,7 @@ class SVGP(_Variational):
         return a.T @ self._mean, self.params_.kernel_variance - explained + left + self.params_.noise_variance
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class VNNGP(_Variational):
     """Variational nearest-neighbour Gaussian process (Wu et al. 2022): every row is an inducing point.
 
@@ -202,30 +188,10 @@ class VNNGP(_Variational):
     _block_size = 16
     _jitter = 1e-3
 
-    index_: NeighborIndex
-
-    def __init__(
-        self,
-        *,
-        kernel: str = "exponential",
-        n_neighbors: int = 256,
-        batch_size: int = 256,
-        learning_rate: float = 0.01,
-        n_epochs: int = 20,
-        whitening: str = "full",
-        device: str = "auto",
-        random_state=None,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.n_neighbors = n_neighbors
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_epochs = n_epochs
-        self.whitening = whitening
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    kernel: str = "exponential"
+    n_neighbors: int = 256
+    batch_size: int = 256
+    n_epochs: int = 20
 
     def _train(self, training, rows, targets, seed):
         self.n_neighbors_ = min(self.n_neighbors, len(rows) - 1)
@@ -234,7 +200,7 @@ class VNNGP(_Variational):
     def _keep(self, trained) -> None:
         rows = trained.points.astype(np.float32)
         index = make_index("exact", len(rows), rows.shape[1], self.n_neighbors_)
-        self.index_ = index.build(rows, self.n_neighbors_, rows[:1])
+        self.index_: NeighborIndex = index.build(rows, self.n_neighbors_, rows[:1])
         self._mean, self._std = trained.mean[self.index_.order], trained.root[self.index_.order]
 
     def _predict_block(self, X_star):

@@ -99,10 +99,25 @@ class Rows:
 
 
 class StoredIndex:
-    """What the indexes of this package have in common once they are built."""
+    """What the indexes of this package have in common; subclasses arrange rows, and say how they are searched."""
 
     order: NDArray[np.integer]
     _rows: Rows
+
+    def build(self, rows, n_neighbors, probes, n_jobs=None, random_state=0, progress=None) -> Self:
+        """As `NeighborIndex` says."""
+        index = copy.copy(self)
+        index._arrange(rows, n_jobs, random_state, progress)
+        index._rows = Rows.pack(rows)
+        index._tune(probes, n_neighbors, n_jobs, progress)
+        return index
+
+    def _arrange(self, rows: NDArray[np.float32], n_jobs: int | None, seed: int, progress: str | None) -> None:
+        """Put the rows in the order in which they will be kept; note that order, and where to look for what."""
+        raise NotImplementedError
+
+    def _tune(self, probes: Array, n_neighbors: int, n_jobs: int | None, progress: str | None) -> None:
+        """Whatever can be chosen only once the rows are in their place."""
 
     def check(self) -> None:
         """Raise where an index that was read from a file would send compiled code outside its arrays."""

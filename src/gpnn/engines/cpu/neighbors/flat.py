@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gpnn.common.types import Array, Neighbors
-from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex, row_numbers
+from gpnn.engines.cpu.neighbors.cells import StoredIndex, row_numbers
 
 
 class Flat(StoredIndex):
@@ -16,19 +13,8 @@ class Flat(StoredIndex):
     def exact(self) -> bool:
         return True
 
-    def build(
-        self,
-        rows: NDArray[np.float32],
-        n_neighbors: int,
-        probes: Array,
-        n_jobs: int | None = None,
-        random_state: int = 0,
-        progress: str | None = None,
-    ) -> Flat:
-        index = Flat()
-        index.order = row_numbers(len(rows))
-        index._rows = Rows.pack(rows)
-        return index
+    def _arrange(self, rows, n_jobs, seed, progress) -> None:
+        self.order = row_numbers(len(rows))
 
     def query(self, X: Array, n_neighbors: int) -> Neighbors:
         return self.exact_query(X, n_neighbors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Self
 
 import numpy as np
@@ -48,17 +47,9 @@ class IVF(StoredIndex):
     def exact(self) -> bool:
         return self.recall == 1
 
-    def build(
-        self,
-        rows: NDArray[np.float32],
-        n_neighbors: int,
-        probes: Array,
-        n_jobs: int | None = None,
-        random_state: int = 0,
-        progress: str | None = None,
-    ) -> IVF:
+    def _arrange(self, rows, n_jobs, seed, progress) -> None:
         n = len(rows)
-        rng = np.random.default_rng(random_state)
+        rng = np.random.default_rng(seed)
         n_cells = max(1, min(self.n_cells or min(8192, int(2 * np.sqrt(n))), n // 16))
         n_sample = min(n, _SAMPLE_PER_CELL * n_cells)
         with progress_bar(_ROUNDS * n_sample + n, progress) as bar:
@@ -68,12 +59,10 @@ class IVF(StoredIndex):
         starts = np.concatenate([[0], np.cumsum(np.bincount(cell_of_row, minlength=n_cells))])
         del cell_of_row
         _permute(rows, order.copy())
+        self.order, self._starts, self._centres = order, starts, Rows.pack(centres)
 
-        index = copy.copy(self)
-        index.order, index._starts = order, starts
-        index._rows, index._centres = Rows.pack(rows), Rows.pack(centres)
-        index.n_probed = index._cells_needed(probes, n_neighbors, n_jobs, progress)
-        return index
+    def _tune(self, probes, n_neighbors, n_jobs, progress) -> None:
+        self.n_probed = self._cells_needed(probes, n_neighbors, n_jobs, progress)
 
     def check(self) -> None:
         super().check()

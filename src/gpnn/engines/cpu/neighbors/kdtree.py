@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Self
 
 import numpy as np
@@ -15,7 +14,6 @@ from gpnn.engines.compiled import inline, jit
 from gpnn.engines.compiled.vectors import fma, like, load16, mask_below, maximum, store, trailing_zeros
 from gpnn.engines.cpu.neighbors.cells import (
     STRIP,
-    Rows,
     StoredIndex,
     fill_rest,
     new_keys,
@@ -52,15 +50,7 @@ class KDTree(StoredIndex):
     def exact(self) -> bool:
         return self.slack == 1
 
-    def build(
-        self,
-        rows: NDArray[np.float32],
-        n_neighbors: int,
-        probes: Array,
-        n_jobs: int | None = None,
-        random_state: int = 0,
-        progress: str | None = None,
-    ) -> KDTree:
+    def _arrange(self, rows, n_jobs, seed, progress) -> None:
         n = len(rows)
         depth = max(0, int(np.log2(max(1, n / _LEAF))))
         order = row_numbers(n)
@@ -74,12 +64,7 @@ class KDTree(StoredIndex):
                 lambda part: _split(rows, order, depth, shared, depth, part.start), 2**shared, 1, n_jobs, bar
             )
         starts = _level_starts(depth)
-        boxes = _make_boxes(rows, depth, starts)
-
-        tree = copy.copy(self)
-        tree.order, tree._depth, tree._starts, tree._boxes = order, depth, starts, boxes
-        tree._rows = Rows.pack(rows)
-        return tree
+        self.order, self._depth, self._starts, self._boxes = order, depth, starts, _make_boxes(rows, depth, starts)
 
     def check(self) -> None:
         super().check()
