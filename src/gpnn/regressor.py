@@ -12,40 +12,33 @@ from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gpnn.common import metrics
 from gpnn.common.errors import GPnnWarning
 from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import peak_memory
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.contract import DistributionRegressor
-from gpnn.engines.cpu.neighbors import NeighborIndex, make_index, nearest_others, recall
-from gpnn.engines.cpu.neighbors.cells import Rows
-from gpnn.engines.cpu.solver import solve_path
-from gpnn.engines.local import LocalSolution, LocalSolver, make_solver
-from gpnn.engines.parallel import blocks, for_each_block
-from gpnn.stages.calibration import Calibration, LocalScale, fit_calibration, interval, variance_factor
+from gpnn.engines import Engine, make_engine
+from gpnn.engines.cpu.neighbors import NeighborIndex
+from gpnn.engines.parallel import blocks, for_each_block, progress_bar
+from gpnn.stages.calibration import LocalScale
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
+from gpnn.stages.judges import MOST_JUDGES, SIZE_JUDGES, SIZES, Judges
 from gpnn.stages.mean import MEANS, make_mean
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
-from gpnn.stages.shapes import GAUSSIAN, Shape, fit_shape
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
 from gpnn.stages.whitening import Whitener
 
-_WHITEN_ROWS = 65_536
-_RECALL_PROBES = 128
+_MEAN_ROWS = 65_536
+_PREDICTED_ROWS = 65_536  # whose laws are made at a time
+_PROBES, _RECALL_PROBES = 1000, 128
 _LARGER = 1.5  # times the rows, for a sample to be worth another comparison
 _WIDE = 100  # columns; beyond, refining further on more rows overfits (blogfeedback: worse in every split)
 WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
-_SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])  # m is chosen among these
-_SIZE_JUDGES = 3000
-_FIRST_JUDGES, _FEWER_JUDGES, _MOST_JUDGES = 4000, 6000, 50_000
-_TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 
 
 class GPnnRegressor(DistributionRegressor):
@@ -70,7 +63,9 @@ class GPnnRegressor(DistributionRegressor):
     return_rows : True: calibration rows are training rows too (a random one is only left out of its own prediction).
         False: they are set aside for good, as in the paper
     index : "auto", "exact", "kdtree", "flat", "ivf", or an object such as `gpnn.neighbors.IVF(recall=0.999)`
-    solver : "auto", "cpu" (compiled) or "reference" (slow, plain float64)
+    engine : where neighbours are found and local systems solved: "cpu"; "gpu" (extra gpnn[gpu]); "reference" (slow,
+        plain float64); or an object such as `gpnn.engines.gpu.GPU(device="cuda:1")`. A fitted model predicts on any of
+        them: `model.set_params(engine="gpu")`
     unbiased_mean : multiply means (in whitened units) by Γ = (σ_ξ² + mσ_f²)/(mσ_f²), which takes out the shrinkage
         towards the overall mean that remains as n → ∞
     batch_size : queries that one thread works on at a time; None bounds their memory at about 16 MiB
@@ -112,7 +107,7 @@ class GPnnRegressor(DistributionRegressor):
         calibration: str = "local",
         return_rows: bool = True,
         index: str | NeighborIndex = "auto",
-        solver: str = "auto",
+        engine: str | Engine = "cpu",
         unbiased_mean: bool = False,
         batch_size: int | None = None,
         n_jobs: int | None = None,
@@ -133,7 +128,7 @@ class GPnnRegressor(DistributionRegressor):
         self.calibration = calibration
         self.return_rows = return_rows
         self.index = index
-        self.solver = solver
+        self.engine = engine
         self.unbiased_mean = unbiased_mean
         self.batch_size = batch_size
         self.n_jobs = n_jobs
@@ -156,21 +151,23 @@ class GPnnRegressor(DistributionRegressor):
         X, y = check_training_data(self, X, y)
         report = _Report(n=len(X), d=X.shape[1], jitter=0.0)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        engine = self._make_engine()
         with report.stage("mean"):
             self.mean_ = make_mean(self.mean).fit(X, y)
             self._y_scale = float(np.mean(y)), float(np.std(y))
             y = self._add_mean(X, y, -1.0)
         with report.stage("hold out"):
-            holdout = self._hold_out(X, y, rng)
+            holdout = self._hold_out(X, y, engine, rng)
         with report.stage("learn"):
-            self._learn(X, y, holdout, rng, report)
+            self._learn(X, y, holdout, engine, rng, report)
         with report.stage("index"):
-            self._build_index(X, y, holdout, rng, report)
+            engine = self._build_index(X, y, holdout.hidden, engine, rng, report)
         with report.stage("calibrate"):
-            self._calibrate(X, y, holdout, rng, report)
+            self._calibrate(X, y, holdout, engine, rng, report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
-                self._build_index(X, y, None, rng, report)
+                engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report)
+        report["engine"] = engine.describe()
         self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
         return self
 
@@ -178,9 +175,20 @@ class GPnnRegressor(DistributionRegressor):
         """The predictive law of y* at each row of X, in the units of y."""
         check_is_fitted(self)
         X = check_new_rows(self, X)
-        prediction, jitter = self._predict_whitened(X)
-        self._warn_of_jitter(jitter)
-        prediction = self.whitener_.inverse(prediction)
+        mean, variance, jitter = np.empty((3, len(X)))
+        engine, kernel = self._make_engine().hold(self.index_, self._y), get_kernel(self.kernel_)
+        size, n_innovations = np.array([self.n_neighbors_]), 0 if self._scale is None else self._scale.n_neighbors
+        with progress_bar(len(X), self._bar("predict")) as bar:
+            for part in blocks(len(X), _PREDICTED_ROWS):
+                X_star = engine.whiten(self.whitener_, X[part])
+                local = engine.path(X_star, size, kernel, self.params_, None, n_innovations, bar)
+                mean[part], variance[part], jitter[part] = local.mean[:, 0], local.variance[:, 0], local.jitter
+                if self._scale is not None:
+                    variance[part] *= self._scale(local.innovations)
+                variance[part] += self.floor_
+        self._warn_of_jitter(float(jitter.max(initial=0.0)))
+        mean *= self.params_.unbiasing(self.n_neighbors_) if self.unbiased_mean else 1.0
+        prediction = self.whitener_.inverse(Prediction(mean, variance))
         return Prediction(self._add_mean(X, prediction.mean), prediction.variance)
 
     def kneighbors(self, X) -> Neighbors:
@@ -188,19 +196,12 @@ class GPnnRegressor(DistributionRegressor):
         learned metric. Rows set aside for calibration are never among them."""
         check_is_fitted(self)
         X = check_new_rows(self, X)
-        indices = np.empty((len(X), self.n_neighbors_), np.int64)
-        distances = np.empty((len(X), self.n_neighbors_), np.float32)
-
-        def search(part: slice) -> None:
-            found = self.index_.query(self.whitener_.transform(X[part]), self.n_neighbors_)
-            kept = self.index_.order[found.indices].astype(np.int64)
-            # Of the rows kept, number i stood after as many set aside as lie before it.
-            gaps = self._set_aside - np.arange(len(self._set_aside))
-            indices[part] = kept + np.searchsorted(gaps, kept, side="right")
-            distances[part] = found.distances
-
-        for_each_block(search, len(X), self._queries_per_block(), self.n_jobs, self._bar("search"))
-        return Neighbors(indices, distances)
+        engine = self._make_engine().hold(self.index_, self._y)
+        found = engine.neighbors(engine.whiten(self.whitener_, X), self.n_neighbors_, self._bar("search"))
+        kept = self.index_.order[found.indices].astype(np.int64)
+        # Of the rows kept, number i stood after as many set aside as lie before it.
+        gaps = self._set_aside - np.arange(len(self._set_aside))
+        return Neighbors(kept + np.searchsorted(gaps, kept, side="right"), found.distances)
 
     def save(self, path) -> None:
         """Write the fitted model to one file: no pickle, complete or not there (docs/model_file.md)."""
@@ -224,19 +225,18 @@ class GPnnRegressor(DistributionRegressor):
 
     # --- the stages of fit --------------------------------------------------------------------------------------------
 
-    def _hold_out(self, X, y, rng) -> Holdout:
+    def _hold_out(self, X, y, engine: Engine, rng) -> Holdout:
         """The rows to learn from and to judge on, and n_neighbors_: fewer than asked for where n is small."""
         n = len(X)
-        most = _MOST_JUDGES if self.calibration_size == "auto" else int(self.calibration_size)
-        asked = int(_SIZES[-1] if self.n_neighbors == "auto" else self.n_neighbors)
+        most = MOST_JUDGES if self.calibration_size == "auto" else int(self.calibration_size)
+        asked = int(SIZES[-1] if self.n_neighbors == "auto" else self.n_neighbors)
         if self.holdout == "patches":
-            holdout = patches(
-                self._whitener(X, y, "diagonal", warn=False).transform(X), rng, self.n_jobs, self._bar("hold out")
-            )
+            scaled = self._whitener(X, y, "diagonal", warn=False)
+            holdout = patches(X, scaled, engine, rng, self._bar("hold out"))
         elif self.holdout != "random":
             holdout = from_splitter(self.holdout, X, y, rng)
         elif self.return_rows or most == 0:
-            holdout = leave_one_out(n, rng, max(most, _SIZE_JUDGES))
+            holdout = leave_one_out(n, rng, max(most, SIZE_JUDGES))
         else:
             holdout = set_aside(n, rng, min(most, n // 4))
         self.n_neighbors_ = min(asked, n - len(holdout.hidden))
@@ -258,7 +258,7 @@ class GPnnRegressor(DistributionRegressor):
             )
         return holdout
 
-    def _learn(self, X, y, holdout: Holdout, rng, report) -> None:
+    def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> None:
         """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined."""
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
         modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
@@ -271,7 +271,9 @@ class GPnnRegressor(DistributionRegressor):
         whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
-        candidates = choose(sample, whiteners, kernels, self.refine, thorough, rng, self.n_jobs, self._bar("choose"))
+        candidates = choose(
+            sample, whiteners, kernels, self.refine, thorough, rng, engine, self.n_jobs, self._bar("choose")
+        )
         report["candidates"] = [candidate.row() for candidate in candidates]
         more_helps = candidates[0].refined and X.shape[1] <= _WIDE
         for numbers, finalists in LARGER_SAMPLES if more_helps else ():
@@ -279,7 +281,9 @@ class GPnnRegressor(DistributionRegressor):
             if len(larger.rows) < _LARGER * len(sample.rows):
                 continue
             sample = larger
-            candidates = settle(candidates, sample, whiteners, finalists, rng, self.n_jobs, self._bar("choose"))
+            candidates = settle(
+                candidates, sample, whiteners, finalists, rng, engine, self.n_jobs, self._bar("choose")
+            )
             report.setdefault("finalists", []).extend(candidate.row() for candidate in candidates)
         best = candidates[0]
         self.kernel_ = best.kernel
@@ -317,173 +321,40 @@ class GPnnRegressor(DistributionRegressor):
         report["converged"] = found.converged
         return found.params
 
-    def _build_index(self, X, y, holdout: Holdout | None, rng, report) -> None:
-        """index_ over all rows but those hidden."""
-        self._set_aside = np.zeros(0, np.int64) if holdout is None else holdout.hidden
-        rows, y_rows = self._whiten_all_but(self._set_aside, X, y)
-        probes = rows[rng.choice(len(rows), min(len(rows), 1000), replace=False)]
-        spec = make_index(self.index, len(rows), rows.shape[1], self.n_neighbors_)
+    def _build_index(self, X, y, hidden, engine: Engine, rng, report) -> Engine:
+        """index_ over all rows but those hidden, and the engine that holds it."""
+        self._set_aside = hidden
+        rows = engine.whiten(self.whitener_, X, hidden, self._bar("whiten"))
+        probes = rng.choice(len(rows), min(len(rows), _PROBES), replace=False)
         seed = int(rng.integers(2**31))
-        self.index_ = spec.build(rows, self.n_neighbors_, probes, self.n_jobs, seed, self._bar("index"))
-        self._y = y_rows[self.index_.order]
+        last = rows[probes[-_RECALL_PROBES:]]  # indexes tune themselves on the first
+        y_rows = self.whitener_.transform_y(np.delete(y, hidden))
+        engine = engine.build(rows, y_rows, self.index, self.n_neighbors_, probes, seed, self._bar("index"))
+        self.index_, self._y = engine.index, engine.y
         report["index"] = type(self.index_).__name__
-        report["recall"] = self._measure_recall(probes[-_RECALL_PROBES:])  # indexes tune themselves on the first
+        report["recall"] = engine.recall(last, self.n_neighbors_)
+        return engine
 
-    def _whiten_all_but(self, hidden, X, y):
-        """Whitened rows and targets without those hidden, in one array that the index will take over."""
-        keep = np.ones(len(X), dtype=bool)
-        keep[hidden] = False
-        rows = Rows.allocate(len(X) - len(hidden), X.shape[1])
-        begins = [block.start - np.searchsorted(hidden, block.start) for block in blocks(len(X), _WHITEN_ROWS)]
-
-        def whiten(block: slice) -> None:
-            kept = X[block][keep[block]]
-            begin = begins[block.start // _WHITEN_ROWS]
-            self.whitener_.transform(kept, out=rows[begin : begin + len(kept)])
-
-        for_each_block(whiten, len(X), _WHITEN_ROWS, self.n_jobs, self._bar("whiten"))
-        return rows, self.whitener_.transform_y(y[keep])
-
-    def _measure_recall(self, queries) -> float:
-        if self.index_.exact:
-            return 1.0
-        shares = np.empty(len(queries))
-
-        def compare(part: slice) -> None:
-            found = self.index_.query(queries[part], self.n_neighbors_)
-            shares[part] = recall(found, self.index_.exact_query(queries[part], self.n_neighbors_))
-
-        for_each_block(compare, len(queries), 16, self.n_jobs, self._bar("recall"))
-        return float(shares.mean())
-
-    def _calibrate(self, X, y, holdout: Holdout, rng, report) -> None:
+    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> None:
         """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
-        self.alpha_, self.alpha_interval_, self.floor_ = 1.0, (1.0, 1.0), 0.0
-        self._scale: LocalScale | None = None
-        self.shape_: Shape = GAUSSIAN
-        judge, hidden = holdout.judge, len(holdout.hidden) > 0
-        begun: list[LocalSolution] = []
-        if self.n_neighbors == "auto" and len(judge):
-            begun = [self._choose_size(X, y, judge[:_SIZE_JUDGES], hidden, report)]
-        most = self._most_judges() if self.calibration_size == "auto" else int(self.calibration_size)
-        judge = judge[:most]
-        self.calibration_rows_ = np.sort(judge)
-        if len(judge) == 0:
-            return
-        y_judge, law, innovations, calibration = self._predict_judges(X, y, judge, hidden, begun, report)
-        self.calibration_rows_ = np.sort(judge[: len(law)])
-        calibrated = calibration(law, innovations)
-        low, high = interval(metrics.z_squared(y_judge, calibrated))
-        self.alpha_, self.floor_ = calibration.alpha, calibration.floor
-        if calibration.scale is not None:  # innovations will be in units of the calibrated variances
-            self._scale = replace(calibration.scale, typical=calibration.scale.typical / self.alpha_)
-        self.alpha_interval_ = low * self.alpha_, high * self.alpha_
-        self.shape_, report["shapes"] = fit_shape((y_judge - law.mean) / calibrated.std, rng)
+        kernel, hidden = get_kernel(self.kernel_), len(holdout.hidden) > 0
+        judges = Judges(
+            engine, X, y, hidden, self.whitener_, kernel, self.params_, self.unbiased_mean, self._bar("calibrate")
+        )
+        size = None if self.calibration_size == "auto" else int(self.calibration_size)
+        verdict = judges.verdict(
+            holdout.judge, self.n_neighbors_, self.n_neighbors == "auto", size, self.calibration == "local", rng, report
+        )
+        self.n_neighbors_, self.calibration_rows_ = verdict.n_neighbors, verdict.rows
+        self.alpha_, self.alpha_interval_ = verdict.calibration.alpha, verdict.alpha_interval
+        self.floor_, self.shape_ = verdict.calibration.floor, verdict.shape
+        self._scale: LocalScale | None = verdict.calibration.scale
         self.params_ = self.params_.scaled(self.alpha_)
-        report["calibration_size"] = len(law)
-        report["alpha_interval"] = self.alpha_interval_
-        report["local_neighbors"] = None if self._scale is None else self._scale.n_neighbors
 
-    def _most_judges(self) -> int:
-        """Predictions from few neighbours are cheap, and tell the more of heavy tails."""
-        return int(np.clip(_FEWER_JUDGES * (250 / self.n_neighbors_) ** 2, _FEWER_JUDGES, _MOST_JUDGES))
+    # --- what they share ----------------------------------------------------------------------------------------------
 
-    def _predict_judges(self, X, y, judge, hidden: bool, solutions: list[LocalSolution], report):
-        """Targets, uncalibrated laws, innovations and calibration of the judges; with "auto", as few as α needs.
-
-        `solutions`: of the first judges, where they are known already.
-        """
-        done = sum(len(solution.mean) for solution in solutions)
-        wanted = min(len(judge), _FIRST_JUDGES) if self.calibration_size == "auto" else len(judge)
-        while True:
-            chosen = judge[done:wanted]
-            if len(chosen):
-                X_star, own = self.whitener_.transform(X[chosen]), self._own(chosen, hidden)
-                solutions.append(self._predict_path(X_star, own, np.array([self.n_neighbors_])))
-            done = wanted
-            mean, variance, jitter, innovations = (
-                np.concatenate(column)[:done] for column in zip(*solutions, strict=True)
-            )
-            report["jitter"] = max(report["jitter"], float(jitter.max(initial=0.0)))
-            y_judge, law = self.whitener_.transform_y(y[judge[:done]]), Prediction(mean[:, 0], variance[:, 0])
-            calibration = self._fit_calibration(y_judge, law, innovations)
-            z_squared = metrics.z_squared(y_judge, calibration(law, innovations))
-            low, high = interval(z_squared)
-            if done == len(judge) or high - low < 2 * _TIGHT * np.mean(z_squared):
-                return y_judge, law, innovations, calibration
-            wanted = min(2 * wanted, len(judge))
-
-    def _fit_calibration(self, y_judge, law: Prediction, innovations) -> Calibration:
-        if self.calibration == "local":
-            return fit_calibration(y_judge, law, innovations)
-        return Calibration(variance_factor(y_judge, law))
-
-    def _choose_size(self, X, y, judge, hidden: bool, report) -> LocalSolution:
-        """n_neighbors_, the fewest neighbours that predict the judges as well as any number does; their predictions."""
-        sizes = np.append(_SIZES[self.n_neighbors_ > _SIZES], self.n_neighbors_)
-        solution = self._predict_path(self.whitener_.transform(X[judge]), self._own(judge, hidden), sizes)
-        y_judge = self.whitener_.transform_y(y[judge])
-        curve = []
-        for m, mean, variance in zip(sizes, solution.mean.T, solution.variance.T, strict=True):
-            law, innovations = Prediction(mean, variance), solution.innovations[:, :m]
-            law = fit_calibration(y_judge, law, innovations)(law, innovations)
-            curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y_judge, law), "nll": metrics.nll(y_judge, law)})
-        best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
-        good = [p for p in curve if p["rmse"] <= 1.005 * best_rmse and p["nll"] <= best_nll + 0.005]
-        chosen = good[0] if good else min(curve, key=lambda point: point["rmse"] / best_rmse + point["nll"] - best_nll)
-        self.n_neighbors_ = int(chosen["n_neighbors"])
-        report["m_curve"] = curve
-        at = curve.index(chosen)
-        mean, variance = solution.mean[:, at : at + 1], solution.variance[:, at : at + 1]
-        return LocalSolution(mean, variance, solution.jitter, solution.innovations[:, : self.n_neighbors_])
-
-    @staticmethod
-    def _own(rows, hidden: bool) -> NDArray:
-        """Which row of the index each of these is; −1: none, they are hidden."""
-        return np.full(len(rows), -1) if hidden else rows
-
-    # --- the paths of every prediction --------------------------------------------------------------------------------
-
-    def _predict_path(self, X_star, own, sizes: NDArray) -> LocalSolution:
-        """Uncalibrated means and variances (q, k) of training rows from their nearest others, for each of `sizes`."""
-        sizes = np.minimum(sizes, len(self.index_.order) - 1)
-        m = int(sizes[-1])
-        mean, variance = np.empty((2, len(X_star), len(sizes)))
-        jitter, innovations = np.empty(len(X_star)), np.empty((len(X_star), m), np.float32)
-        kernel = get_kernel(self.kernel_)
-
-        def predict(part: slice) -> None:
-            neighbors = nearest_others(self.index_, X_star[part], own[part], m)
-            mean[part], variance[part], jitter[part], innovations[part] = solve_path(
-                X_star[part], self.index_.points(neighbors), self._y[neighbors], kernel, self.params_, sizes
-            )
-
-        for_each_block(predict, len(X_star), self._queries_per_block(), self.n_jobs, self._bar("calibrate"))
-        return LocalSolution(mean * self._unbiasing(sizes), variance, jitter, innovations)
-
-    def _predict_whitened(self, X) -> tuple[Prediction, float]:
-        """Prediction in whitened units, and the largest jitter used."""
-        solver: LocalSolver = make_solver(self.solver)
-        kernel = get_kernel(self.kernel_)
-        mean, variance, jitter = np.empty((3, len(X)))
-
-        def predict(part: slice) -> None:
-            X_star = self.whitener_.transform(X[part])
-            neighbors = self.index_.query(X_star, self.n_neighbors_).indices
-            mean[part], variance[part], jitter[part], innovations = solver(
-                X_star, self.index_.points(neighbors), self._y[neighbors], kernel, self.params_
-            )
-            if self._scale is not None:
-                variance[part] *= self._scale(innovations)
-            variance[part] += self.floor_
-
-        for_each_block(predict, len(X), self._queries_per_block(), self.n_jobs, self._bar("predict"))
-        return Prediction(mean * self._unbiasing(self.n_neighbors_), variance), float(jitter.max(initial=0.0))
-
-    def _unbiasing(self, m):
-        """Γ"""
-        prior = m * self.params_.kernel_variance
-        return (self.params_.noise_variance + prior) / prior if self.unbiased_mean else 1.0
+    def _make_engine(self) -> Engine:
+        return make_engine(self.engine, self.n_jobs, self.batch_size)
 
     def _add_mean(self, X, y: Array, sign: float = 1.0) -> Array:
         """y plus (or minus) the mean function at X."""
@@ -492,7 +363,7 @@ class GPnnRegressor(DistributionRegressor):
         def add(part: slice) -> None:
             total[part] += sign * self.mean_.predict(X[part])
 
-        for_each_block(add, len(X), _WHITEN_ROWS, self.n_jobs, self._bar("mean"))
+        for_each_block(add, len(X), _MEAN_ROWS, self.n_jobs, self._bar("mean"))
         return total
 
     def _standard_quantile(self, levels: Array, law: Prediction) -> Array:
@@ -500,11 +371,6 @@ class GPnnRegressor(DistributionRegressor):
 
     def _target_scale(self) -> tuple[float, float]:
         return self._y_scale
-
-    def _queries_per_block(self) -> int:
-        if self.batch_size is not None:
-            return self.batch_size
-        return int(np.clip(2**22 // (self.n_neighbors_ * self.n_features_in_), 1, 64))
 
     def _bar(self, name: str) -> str | None:
         return name if self.verbose else None

@@ -13,6 +13,10 @@ class MissingExtraError(ImportError):
     """An optional package is needed and not installed; the message ends with the line that installs it."""
 
 
+class DeviceError(RuntimeError):
+    """There is no GPU that could do the work, or it has too little memory."""
+
+
 class GPnnWarning(UserWarning):
     """Something was adapted so that the work could go on; the message says what."""
 

@@ -42,6 +42,11 @@ class Hyperparameters:
         """Both variances times `alpha` (Alg. 2's output): the same means, variances times `alpha`."""
         return replace(self, kernel_variance=alpha * self.kernel_variance, noise_variance=alpha * self.noise_variance)
 
+    def unbiasing(self, n_neighbors):
+        """Γ = (σ_ξ² + mσ_f²)/(mσ_f²): what takes the shrinkage towards zero out of means from m neighbours."""
+        prior = n_neighbors * self.kernel_variance
+        return (self.noise_variance + prior) / prior
+
 
 @dataclass(frozen=True)
 class Prediction:

@@ -1,10 +1,12 @@
 """Equations 5–7 as the paper writes them, in float64, one query at a time: slow, short, and the standard for others."""
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from gpnn.common.kernels import Kernel, squared_distances
 from gpnn.common.types import Array, Hyperparameters
+from gpnn.engines.cpu import CPU
 from gpnn.engines.local import JITTERS, LOWEST_PIVOT, LocalSolution
 
 
@@ -42,3 +44,17 @@ def factor(K: Array, scale: float):
         if (np.diag(cholesky[0]) ** 2 > LOWEST_PIVOT * scale).all():
             return cholesky, jitter
     raise np.linalg.LinAlgError("the local covariance matrix is not positive definite, even with jitter")
+
+
+class Reference(CPU):
+    """The engine that the others are held to: every row is looked at, and each size is solved by itself."""
+
+    def describe(self) -> str:
+        return "reference, " + super().describe().removeprefix("cpu, ")
+
+    def _solve(self, X_star, neighbors: NDArray, kernel: Kernel, params: Hyperparameters, sizes) -> LocalSolution:
+        points, y = self.index.points(neighbors), self.y[neighbors]
+        solutions = [solve(X_star, points[:, :m], y[:, :m], kernel, params) for m in sizes]
+        mean, variance = (np.stack([getattr(one, name) for one in solutions], axis=1) for name in ("mean", "variance"))
+        jitter = np.max([one.jitter for one in solutions], axis=0)
+        return LocalSolution(mean, variance, jitter, solutions[-1].innovations)

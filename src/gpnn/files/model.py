@@ -45,6 +45,10 @@ _CLASSES: dict[str, type] = {
 _ONLY_FOR_FITTING = ("holdout", "random_state")
 """Settings that may be objects of other libraries, and that a fitted model does without."""
 
+_NOT_KEPT = ("engine", "solver")
+"""Where the work runs is a matter of the machine, not of the model: a loaded one begins with the default. Files written
+before there were engines name a solver."""
+
 _LEARNED: dict[str, Any] = {
     "n_features_in_": int, "mean_": Constant | Linear, "_y_scale": tuple[float, float], "kernel_": str,
     "n_neighbors_": int, "whitener_": Whitener, "params_": Hyperparameters, "index_": NeighborIndex, "_y": Array,
@@ -125,6 +129,8 @@ def describe(path: str | os.PathLike) -> dict:
 def _settings(regressor: GPnnRegressor, arrays: dict[str, NDArray]) -> dict:
     kept = {}
     for name, value in regressor.get_params(deep=False).items():
+        if name in _NOT_KEPT:
+            continue
         try:
             kept[name] = _encode(value, name, arrays)
         except InvalidInputError:
@@ -240,7 +246,7 @@ def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
     settings, learned = (
         {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
     )
-    model = GPnnRegressor(**settings)
+    model = GPnnRegressor(**{name: value for name, value in settings.items() if name not in _NOT_KEPT})
     check_settings(model)
     wrong, missing = [name for name in learned if not _is_learned(name)], sorted(_LEARNED.keys() - learned.keys())
     if wrong or missing:

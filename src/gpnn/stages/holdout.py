@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array
-from gpnn.engines.cpu.neighbors import make_index
+from gpnn.engines import Engine, Whitening
 
 Rows = NDArray[np.int64]
 
@@ -51,16 +51,20 @@ def set_aside(n: int, rng: np.random.Generator, n_judges: int) -> Holdout:
     return Holdout(learn=order[n_judges:], judge=order[:n_judges], hidden=np.sort(order[:n_judges]))
 
 
-def patches(X: Array, rng: np.random.Generator, n_jobs: int | None = None, progress: str | None = None) -> Holdout:
-    """A tenth of the rows, as compact patches around random rows; X (n, d) in units in which distance means something.
+def patches(
+    X: Array, whitening: Whitening, engine: Engine, rng: np.random.Generator, progress: str | None = None
+) -> Holdout:
+    """A tenth of the rows, as compact patches around random rows, near to each other after `whitening`.
 
     Half of the patches are learned from, the other half judged on.
     """
     n = len(X)
     size = max(1, round(_SHARE * n / _PATCHES))
     centres = rng.choice(n, min(_PATCHES, n), replace=False)
-    index = make_index("exact", n, X.shape[1], size).build(np.array(X, np.float32), size, X[:0], n_jobs, 0, progress)
-    members = index.order[index.query(X[centres], size).indices].astype(np.int64)
+    rows = engine.whiten(whitening, X, progress=progress)
+    chosen = rows[centres]
+    built = engine.build(rows, np.zeros(n), "exact", size, np.zeros(0, np.int64), 0, progress)
+    members = built.index.order[built.neighbors(chosen, size).indices].astype(np.int64)
     taken = np.zeros(n, dtype=bool)
     parts: tuple[list[Rows], list[Rows]] = ([], [])
     for number, patch in enumerate(members):

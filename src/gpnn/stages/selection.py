@@ -15,11 +15,12 @@ import numpy as np
 from gpnn.common import metrics
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Array, Hyperparameters
+from gpnn.engines import Engine, Learner, Probes
 from gpnn.engines.parallel import for_each_block
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout
-from gpnn.stages.refinement import Probes, Searcher, predict, refine
+from gpnn.stages.refinement import predict, refine
 from gpnn.stages.whitening import Whitener
 
 _SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; fewer, to 10,000, if columns are many
@@ -85,43 +86,44 @@ class Sample:
             X[kept], y[kept], Probes(X[learn], y[learn], own), Probes(X[judge], y[judge], np.full(len(judge), -1))
         )
 
-    def whitened(self, whitener: Whitener, rng: np.random.Generator, n_jobs: int | None) -> Space:
+    def whitened(self, whitener: Whitener, rng: np.random.Generator, engine: Engine) -> Space:
         def probes(of: Probes) -> Probes:
             return Probes(whitener.transform(of.X), whitener.transform_y(of.y), of.own)
 
-        searcher = Searcher(whitener.transform(self.rows), int(rng.integers(2**31)), n_jobs)
-        return Space(searcher, whitener.transform_y(self.y), probes(self.learn), probes(self.judge))
+        y, seed = whitener.transform_y(self.y), int(rng.integers(2**31))
+        learner = engine.learner(engine.whiten(whitener, self.rows), y, seed)
+        return Space(learner, y, probes(self.learn), probes(self.judge))
 
 
 @dataclass(frozen=True)
 class Space:
     """A sample in whitened units."""
 
-    searcher: Searcher
+    learner: Learner
     y: Array
     learn: Probes
     judge: Probes
 
     def branch(self, n_jobs: int | None) -> Space:
         """For one candidate, whose metric will go its own way."""
-        return replace(self, searcher=self.searcher.branch(n_jobs))
+        return replace(self, learner=self.learner.branch(n_jobs))
 
     def phase_1(self, kernel: str, rng: np.random.Generator) -> Hyperparameters:
         n = len(self.y)
         size = min(_BLOCK_SIZE, n)
         blocks = rng.choice(n, (max(1, min(_BLOCKS, n // size)), size), replace=False)
-        return estimate(self.searcher.rows[blocks], self.y[blocks], get_kernel(kernel), n_jobs=1).params
+        return estimate(self.learner.take(blocks), self.y[blocks], get_kernel(kernel), n_jobs=1).params
 
     def refined(
         self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None
     ) -> Candidate:
         kernel = get_kernel(begun.kernel)
-        params = refine(self.searcher, self.y, self.learn, kernel, begun.params, rounds, rng, progress)
+        params = refine(self.learner, self.learn, kernel, begun.params, rounds, rng, progress)
         return self.judged(begun.whitening, begun.kernel, True, params)
 
     def judged(self, whitening: str, kernel: str, refined: bool, params: Hyperparameters) -> Candidate:
         y = self.judge.y
-        law, innovations = predict(self.searcher, self.y, self.judge, get_kernel(kernel), params)
+        law, innovations = predict(self.learner, self.judge, get_kernel(kernel), params)
         law = fit_calibration(y, law, innovations)(law, innovations)
         scores = (metric(y, law) for metric in (metrics.rmse, metrics.nll, metrics.crps))
         return Candidate(whitening, kernel, refined, params, *scores)
@@ -134,6 +136,7 @@ def choose(
     refined: bool,
     thorough: bool,
     rng: np.random.Generator,
+    engine: Engine,
     n_jobs: int | None = None,
     progress: str | None = None,
 ) -> list[Candidate]:
@@ -142,9 +145,9 @@ def choose(
 
     `refined`: one lengthscale per column, fitted where predictions happen. `thorough`: this is the last word on them.
     """
-    spaces = {name: sample.whitened(whitener, rng, n_jobs) for name, whitener in whiteners.items()}
+    spaces = {name: sample.whitened(whitener, rng, engine) for name, whitener in whiteners.items()}
     for space in spaces.values():
-        space.searcher.prepare(space.learn)
+        space.learner.prepare(space.learn)
     branches: dict[tuple[str, str], Space] = {}
     candidates: list[Candidate] = []
 
@@ -187,6 +190,7 @@ def settle(
     whiteners: Mapping[str, Whitener],
     n_finalists: int,
     rng: np.random.Generator,
+    engine: Engine,
     n_jobs: int | None = None,
     progress: str | None = None,
 ) -> list[Candidate]:
@@ -198,7 +202,7 @@ def settle(
     alone = len(finalists) == 1
     threads, steps, progress = (n_jobs, progress, None) if alone else (1, None, progress)
     spaces = {
-        name: sample.whitened(whiteners[name], rng, n_jobs)
+        name: sample.whitened(whiteners[name], rng, engine)
         for name in sorted({candidate.whitening for candidate in finalists})
     }
 

@@ -8,8 +8,8 @@ from sklearn.utils.validation import validate_data
 from gpnn.common.errors import InvalidInputError, listed
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Hyperparameters
+from gpnn.engines import check_engine
 from gpnn.engines.cpu.neighbors import make_index
-from gpnn.engines.local import make_solver
 from gpnn.engines.parallel import blocks, n_threads
 from gpnn.stages.estimation import OPTIMIZERS
 from gpnn.stages.whitening import WHITENINGS
@@ -57,8 +57,8 @@ def check_settings(model) -> None:
             raise InvalidInputError(f"mean = {value!r} is unknown. Choose one of: {', '.join(model._means)}.")
         elif name == "kernel":
             get_kernel(value)
-        elif name == "solver":
-            make_solver(value)
+        elif name == "engine":
+            check_engine(value)
         elif name == "index":
             make_index(value, n=1, d=1, n_neighbors=1)
         elif name == "params" and not (value is None or isinstance(value, Hyperparameters)):

@@ -1,0 +1,111 @@
+"""The loops of learning, compiled: search in a metric that changes, and the gradient of the predictive likelihood."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpnn.common.kernels import Kernel
+from gpnn.common.types import Array, Hyperparameters, Prediction
+from gpnn.engines import Probes
+from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
+from gpnn.engines.compiled.likelihood import predictive_likelihoods, scratch
+from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, automatic_index, nearest_others
+from gpnn.engines.cpu.neighbors.cells import Rows
+from gpnn.engines.parallel import for_each_block
+
+_MOST_NEIGHBORS = 63  # that will be asked for: indexes may tune themselves for that
+_SEARCH, _PREDICTED = 64, 500  # queries that a thread works on at a time
+_STRETCH = 3.0  # of one column against another, at which an index is built anew
+
+
+class CPULearner:
+    """The index is built anew only when columns were stretched much, and stretched with them otherwise."""
+
+    def __init__(self, rows: NDArray[np.float32], y: Array, seed: int, n_jobs: int | None = None):
+        self.rows, self.y, self.seed, self.n_jobs = rows, y, seed, n_jobs
+        self._lengthscale: Array = np.ones(rows.shape[1])  # that of the index
+        self._index: KDTree | Flat | IVF | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def take(self, numbers: NDArray[np.integer]) -> NDArray[np.float32]:
+        return self.rows[numbers]
+
+    def prepare(self, probes: Probes) -> None:
+        self._in_metric(self._lengthscale, probes)
+
+    def branch(self, n_jobs: int | None) -> CPULearner:
+        other = copy.copy(self)
+        other.n_jobs = n_jobs
+        return other
+
+    def neighborhoods(self, probes: Probes, lengthscale: Array | float, n_neighbors: int) -> CPUNeighborhoods:
+        n, d = self.rows.shape
+        m = min(n_neighbors, n - 1)
+        index = self._in_metric(np.broadcast_to(np.asarray(lengthscale, dtype=float), d), probes)
+        X = (probes.X / self._lengthscale).astype(np.float32)
+        found = np.empty((len(probes), m), np.int64)
+
+        def one(part: slice) -> None:
+            found[part] = index.order[nearest_others(index, X[part], probes.own[part], m)]
+
+        for_each_block(one, len(probes), _SEARCH, self.n_jobs)
+        return CPUNeighborhoods(self.rows, self.y, probes, found, self.n_jobs)
+
+    def _in_metric(self, lengthscale: Array, probes: Probes) -> KDTree | Flat | IVF:
+        change = self._lengthscale / lengthscale
+        spread = change.max() / change.min()
+        if self._index is None or spread > _STRETCH:
+            n, d = self.rows.shape
+            scaled = Rows.allocate(n, d)
+            np.divide(self.rows, lengthscale, out=scaled, casting="same_kind")
+            m = min(_MOST_NEIGHBORS + 1, n)
+            like_queries = (probes.X[:500] / lengthscale).astype(np.float32)
+            self._index = automatic_index(n, d, m).build(scaled, m, like_queries, self.n_jobs, self.seed)
+            self._lengthscale = lengthscale
+        elif spread > 1 + 1e-6:  # a factor common to all columns changes no neighbour
+            self._index = self._index.stretched(change.astype(np.float32))
+            self._lengthscale = lengthscale
+        return self._index
+
+
+@dataclass(frozen=True)
+class CPUNeighborhoods:
+    rows: NDArray[np.float32]
+    y: Array
+    probes: Probes
+    neighbors: NDArray[np.int64]
+    """(q, m): numbers of each probe's nearest other rows."""
+    n_jobs: int | None
+
+    def gradient(
+        self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
+    ) -> tuple[Array, int, float]:
+        d, m = self.rows.shape[1], self.neighbors.shape[1]
+        gradient, outcomes, innovations = np.empty(d + 2), np.empty((len(chosen), 2)), np.ones((len(chosen), m))
+        _, count = predictive_likelihoods(
+            KERNEL_NUMBERS[kernel.name], self.probes.X[chosen], self.probes.y[chosen], self.rows, self.y,
+            self.neighbors[chosen], theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d), gradient, outcomes,
+            innovations, share, typical,
+        )  # fmt: skip
+        return gradient, count, float(innovations[:, 1:].mean())
+
+    def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
+        (q, m), d = self.neighbors.shape, self.rows.shape[1]
+        outcomes, innovations = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m))
+
+        def one(part: slice) -> None:
+            predictive_likelihoods(
+                KERNEL_NUMBERS[kernel.name], self.probes.X[part], self.probes.y[part], self.rows, self.y,
+                self.neighbors[part], np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance,
+                params.noise_variance, *scratch(m + 1, d), np.empty(d + 2), outcomes[part], innovations[part],
+            )  # fmt: skip
+
+        for_each_block(one, q, _PREDICTED, self.n_jobs)
+        return Prediction(self.probes.y - outcomes[:, 0], outcomes[:, 1]), innovations

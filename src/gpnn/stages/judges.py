@@ -1,0 +1,140 @@
+"""Phase 2, whole: rows whose outcome is known are predicted; m, α(x) and the shape of errors follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpnn.common import metrics
+from gpnn.common.kernels import Kernel
+from gpnn.common.types import Array, Hyperparameters, Prediction
+from gpnn.engines import Engine, LocalSolution
+from gpnn.stages.calibration import Calibration, fit_calibration, interval, variance_factor
+from gpnn.stages.shapes import GAUSSIAN, Shape, fit_shape
+from gpnn.stages.whitening import Whitener
+
+SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])
+"""m is chosen among these."""
+SIZE_JUDGES, MOST_JUDGES = 3000, 50_000
+_FIRST_JUDGES, _FEWER_JUDGES = 4000, 6000
+_TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judges say: how many neighbours, and how to make laws of their uncalibrated predictions."""
+
+    n_neighbors: int
+    calibration: Calibration
+    """Its scale is for innovations in units of the calibrated variances."""
+    alpha_interval: tuple[float, float] = (1.0, 1.0)
+    shape: Shape = GAUSSIAN
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The judges that were used, sorted."""
+
+
+@dataclass(frozen=True)
+class Judges:
+    """X, y: the whole table. hidden: whether judges are among those that no prediction uses."""
+
+    engine: Engine
+    X: Array
+    y: Array
+    hidden: bool
+    whitener: Whitener
+    kernel: Kernel
+    params: Hyperparameters
+    unbiased_mean: bool
+    progress: str | None = None
+
+    def verdict(
+        self,
+        rows: NDArray[np.int64],
+        n_neighbors: int,
+        choose_size: bool,
+        calibration_size: int | None,
+        local: bool,
+        rng: np.random.Generator,
+        report: dict,
+    ) -> Verdict:
+        """n_neighbors: how many, or with choose_size how many at most. calibration_size: of the rows, None for as many
+        as α needs. local: a floor and an α(x) may be fitted too."""
+        begun: list[LocalSolution] = []
+        if choose_size and len(rows):
+            n_neighbors, solution = self._choose_size(rows[:SIZE_JUDGES], n_neighbors, report)
+            begun = [solution]
+        as_needed = calibration_size is None
+        rows = rows[: _most_judges(n_neighbors) if as_needed else calibration_size]
+        if len(rows) == 0:
+            return Verdict(n_neighbors, Calibration())
+        y, law, innovations, calibration = self._calibrate(rows, n_neighbors, as_needed, local, begun, report)
+        calibrated = calibration(law, innovations)
+        low, high = interval(metrics.z_squared(y, calibrated))
+        alpha_interval = low * calibration.alpha, high * calibration.alpha
+        shape, report["shapes"] = fit_shape((y - law.mean) / calibrated.std, rng)
+        if calibration.scale is not None:  # innovations will be in units of the calibrated variances
+            typical = calibration.scale.typical / calibration.alpha
+            calibration = replace(calibration, scale=replace(calibration.scale, typical=typical))
+        report["calibration_size"] = len(law)
+        report["alpha_interval"] = alpha_interval
+        report["local_neighbors"] = None if calibration.scale is None else calibration.scale.n_neighbors
+        return Verdict(n_neighbors, calibration, alpha_interval, shape, np.sort(rows[: len(law)]))
+
+    def _choose_size(self, rows, most: int, report: dict) -> tuple[int, LocalSolution]:
+        """The fewest neighbours that predict the rows as well as any number does, and those predictions."""
+        sizes = np.append(SIZES[most > SIZES], most)
+        solution = self._predict(rows, sizes)
+        y = self.whitener.transform_y(self.y[rows])
+        curve = []
+        for m, mean, variance in zip(sizes, solution.mean.T, solution.variance.T, strict=True):
+            law, innovations = Prediction(mean, variance), solution.innovations[:, :m]
+            law = fit_calibration(y, law, innovations)(law, innovations)
+            curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y, law), "nll": metrics.nll(y, law)})
+        best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
+        good = [p for p in curve if p["rmse"] <= 1.005 * best_rmse and p["nll"] <= best_nll + 0.005]
+        chosen = good[0] if good else min(curve, key=lambda point: point["rmse"] / best_rmse + point["nll"] - best_nll)
+        report["m_curve"] = curve
+        at, m = curve.index(chosen), int(chosen["n_neighbors"])
+        mean, variance = solution.mean[:, at : at + 1], solution.variance[:, at : at + 1]
+        return m, LocalSolution(mean, variance, solution.jitter, solution.innovations[:, :m])
+
+    def _calibrate(
+        self, rows, n_neighbors: int, as_needed: bool, local: bool, solutions: list[LocalSolution], report: dict
+    ) -> tuple[Array, Prediction, Array, Calibration]:
+        """Targets, uncalibrated laws, innovations and calibration of the rows; `as_needed`, of as few as α needs.
+
+        `solutions`: of the first rows, where they are known already.
+        """
+        done = sum(len(solution.mean) for solution in solutions)
+        wanted = min(len(rows), _FIRST_JUDGES) if as_needed else len(rows)
+        while True:
+            if done < wanted:
+                solutions.append(self._predict(rows[done:wanted], np.array([n_neighbors])))
+            done = wanted
+            columns: Any = zip(*solutions, strict=True)
+            mean, variance, jitter, innovations = (np.concatenate(column)[:done] for column in columns)
+            report["jitter"] = max(report["jitter"], float(jitter.max(initial=0.0)))
+            y, law = self.whitener.transform_y(self.y[rows[:done]]), Prediction(mean[:, 0], variance[:, 0])
+            calibration = fit_calibration(y, law, innovations) if local else Calibration(variance_factor(y, law))
+            z_squared = metrics.z_squared(y, calibration(law, innovations))
+            low, high = interval(z_squared)
+            if done == len(rows) or high - low < 2 * _TIGHT * np.mean(z_squared):
+                return y, law, innovations, calibration
+            wanted = min(2 * wanted, len(rows))
+
+    def _predict(self, rows, sizes: NDArray) -> LocalSolution:
+        """Uncalibrated means and variances (q, k) of table rows from their nearest others, for each of `sizes`."""
+        sizes = np.minimum(sizes, len(self.engine.y) - 1)
+        own = np.full(len(rows), -1) if self.hidden else rows
+        X_star = self.engine.whiten(self.whitener, self.X[rows])
+        solution = self.engine.path(X_star, sizes, self.kernel, self.params, own, progress=self.progress)
+        mean = solution.mean * (self.params.unbiasing(sizes) if self.unbiased_mean else 1.0)
+        return solution._replace(mean=mean, innovations=solution.innovations.astype(np.float32))
+
+
+def _most_judges(n_neighbors: int) -> int:
+    """Predictions from few neighbours are cheap, and tell the more of heavy tails."""
+    return int(np.clip(_FEWER_JUDGES * (250 / n_neighbors) ** 2, _FEWER_JUDGES, MOST_JUDGES))
