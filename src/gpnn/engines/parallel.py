@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event, Lock
 
 import joblib
@@ -44,6 +44,11 @@ def progress_bar(total: int | None, name: str | None, unit: str = "", initial: i
     return tqdm(total=total, desc=name, disable=hidden, unit=unit, initial=initial, unit_scale=True, leave=False)
 
 
+def shown(progress: str | tqdm | None, total: int) -> AbstractContextManager[tqdm]:
+    """The bar that `progress` names; one that several loops share, and their caller closes, is taken as it is."""
+    return nullcontext(progress) if isinstance(progress, tqdm) else progress_bar(total, progress)
+
+
 def _in_notebook() -> bool:
     """Whether this is the kernel of a notebook, whose stderr is shown though it is no terminal."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -55,11 +60,9 @@ def for_each_block(
 ) -> None:
     """Call `work(block)` for every block of range(n).
 
-    `progress` names a bar, or is one that several loops share and their caller closes. If a block fails, or on Ctrl-C,
-    no further block is begun and the error is raised here.
+    `progress`: see `shown`. If a block fails, or on Ctrl-C, no further block is begun and the error is raised here.
     """
     todo, lock, failed = blocks(n, size), Lock(), Event()
-    shown = nullcontext(progress) if isinstance(progress, tqdm) else progress_bar(n, progress)
 
     def worker():
         try:
@@ -76,7 +79,7 @@ def for_each_block(
             raise
 
     threads = min(n_threads(n_jobs), -(-n // size))
-    with shown as bar, _one_blas_thread():
+    with shown(progress, n) as bar, _one_blas_thread():
         if threads <= 1:
             worker()
             return

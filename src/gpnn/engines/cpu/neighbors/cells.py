@@ -31,7 +31,7 @@ def row_numbers(n: int) -> NDArray[np.integer]:
     return np.arange(n, dtype=np.int32 if n < 2**31 else np.int64)
 
 
-def _padded(n: int) -> int:
+def padded(n: int) -> int:
     """Whole strips, and three more: `scan` reads that far past the last row."""
     return -(-n // STRIP) * STRIP + _GROUP - STRIP
 
@@ -41,7 +41,7 @@ def _is_allocated(rows: NDArray) -> bool:
     buffer = rows.base
     return (
         isinstance(buffer, np.ndarray)
-        and buffer.shape == (_padded(len(rows)), rows.shape[1])
+        and buffer.shape == (padded(len(rows)), rows.shape[1])
         and buffer.dtype == np.float32
         and buffer.flags.c_contiguous
         and buffer.ctypes.data == rows.ctypes.data
@@ -58,7 +58,7 @@ class Rows:
     @staticmethod
     def allocate(n: int, d: int, padding: float = 0.0) -> NDArray[np.float32]:
         """Room for n rows, row by row, in an array that `pack` can turn into strips without a copy. Fill its [:n]."""
-        buffer = np.empty((_padded(n), d), np.float32)
+        buffer = np.empty((padded(n), d), np.float32)
         buffer[n:] = padding
         return buffer[:n]
 
@@ -79,7 +79,7 @@ class Rows:
 
     def check(self) -> None:
         """Raise where rows that were read from a file have not the layout that compiled code, unchecked, relies on."""
-        if self.n < 1 or self.strips.shape != (_padded(self.n) // STRIP, self.d, STRIP):
+        if self.n < 1 or self.strips.shape != (padded(self.n) // STRIP, self.d, STRIP):
             raise InvalidInputError(f"{self.n} rows cannot lie in strips of the shape {self.strips.shape}.")
 
     def take(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:

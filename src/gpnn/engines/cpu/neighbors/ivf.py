@@ -25,9 +25,9 @@ from gpnn.engines.parallel import for_each_block, progress_bar
 
 _BLOCK = 4096
 _NOWHERE = 1e18  # a centre that is nobody's nearest
-_ROUNDS = 8
-_SAMPLE_PER_CELL = 48
-_PROBES = 128
+ROUNDS = 8
+SAMPLE_PER_CELL = 48
+PROBES = 128
 
 
 class IVF(StoredIndex):
@@ -47,12 +47,16 @@ class IVF(StoredIndex):
     def exact(self) -> bool:
         return self.recall == 1
 
+    def sizes(self, n: int) -> tuple[int, int]:
+        """How many cells there are to be for n rows, and on how many of those their centres are found."""
+        n_cells = max(1, min(self.n_cells or min(8192, int(2 * np.sqrt(n))), n // 16))
+        return n_cells, min(n, SAMPLE_PER_CELL * n_cells)
+
     def _arrange(self, rows, n_jobs, seed, progress) -> None:
         n = len(rows)
         rng = np.random.default_rng(seed)
-        n_cells = max(1, min(self.n_cells or min(8192, int(2 * np.sqrt(n))), n // 16))
-        n_sample = min(n, _SAMPLE_PER_CELL * n_cells)
-        with progress_bar(_ROUNDS * n_sample + n, progress) as bar:
+        n_cells, n_sample = self.sizes(n)
+        with progress_bar(ROUNDS * n_sample + n, progress) as bar:
             centres = _k_means(rows, n_sample, n_cells, rng, n_jobs, bar)
             cell_of_row = _nearest_centre(rows, centres, n_jobs, bar)
         order = row_numbers(n)[np.argsort(cell_of_row, kind="stable")]
@@ -91,7 +95,7 @@ class IVF(StoredIndex):
         """How many of the nearest cells hold `recall` of the true neighbours of the probes, and enough rows for all."""
         if self.exact:
             return len(self._starts) - 1
-        probes = probes[:_PROBES]
+        probes = probes[:PROBES]
         ranks = np.empty((len(probes), n_neighbors), np.int64)
         n_cells = len(self._starts) - 1
 
@@ -104,17 +108,21 @@ class IVF(StoredIndex):
             ranks[part] = np.take_along_axis(position, cell, axis=1)
 
         for_each_block(rank, len(probes), 16, n_jobs, progress)
+        return self.enough(ranks, n_neighbors)
+
+    def enough(self, ranks: NDArray[np.integer], n_neighbors: int) -> int:
+        """How many cells to look into, where the true neighbours of probes lie in their ranks-th nearest cells."""
         needed = int(np.quantile(ranks, self.recall, method="higher")) + 1
         # However the cells fall, those looked into must hold n_neighbors rows.
         smallest_first = np.cumsum(np.sort(np.diff(self._starts)))
-        return min(n_cells, max(needed, int(np.searchsorted(smallest_first, n_neighbors)) + 1))
+        return min(len(self._starts) - 1, max(needed, int(np.searchsorted(smallest_first, n_neighbors)) + 1))
 
 
 def _k_means(rows, n_sample, n_cells, rng, n_jobs, bar) -> NDArray[np.float32]:
     """Lloyd's rounds on a sample, from random rows."""
     sample = rows[np.sort(rng.choice(len(rows), n_sample, replace=False))]
     centres = sample[np.sort(rng.choice(len(sample), n_cells, replace=False))].copy()
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         cell = _nearest_centre(sample, centres, n_jobs, bar)
         counts = np.bincount(cell, minlength=n_cells)
         sums = np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in sample.T], axis=1)

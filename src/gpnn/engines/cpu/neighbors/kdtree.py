@@ -79,6 +79,24 @@ class KDTree(StoredIndex):
                 np.ascontiguousarray(X, np.float32), keys, n_neighbors, np.float32(self.slack))  # fmt: skip
         return sorted_neighbors(keys, n_neighbors)
 
+    def subtrees(self, fewest_rows: int, most: int) -> tuple[NDArray[np.int64], NDArray, NDArray]:
+        """The tree cut into cells: where their rows begin (c + 1,), and their boxes' lowest and highest values (c, d).
+
+        At most `most` of them, with some `fewest_rows` rows each or more.
+        """
+        n, depth, d = self._rows.n, self._depth, self._rows.d
+        level = depth
+        while level > 0 and (n >> level < fewest_rows or 1 << level > most):
+            level -= 1
+        starts = np.array([_border(n, depth, cell << (depth - level)) for cell in range((1 << level) + 1)], np.int64)
+        leaves = self._boxes[self._starts[-2] :]  # (groups, 2, d, 16)
+        siblings = (1 << depth) // len(leaves)
+        low, high = (
+            extreme(leaves[:, side, :, :siblings].transpose(0, 2, 1).reshape(1 << level, -1, d), axis=1)
+            for side, extreme in enumerate((np.min, np.max))
+        )
+        return starts, low, high
+
     def stretched(self, factors: NDArray[np.float32]) -> Self:
         tree = super().stretched(factors)
         tree._boxes = self._boxes * factors[:, None]  # splits along columns stay splits along columns

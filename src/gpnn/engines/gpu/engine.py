@@ -1,0 +1,178 @@
+"""The engine of a GPU: rows and index on the device, laws of a block of queries at a time."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gpnn.common.kernels import Kernel
+from gpnn.common.types import Array, Hyperparameters, Neighbors
+from gpnn.engines.cpu.neighbors import IVF, NeighborIndex, make_index
+from gpnn.engines.cpu.neighbors.cells import Rows
+from gpnn.engines.gpu.cells import Cells, without_own
+from gpnn.engines.gpu.device import check_room, describe, find_device, free_bytes, in_blocks, upload
+from gpnn.engines.gpu.inverted import build_inverted
+from gpnn.engines.gpu.learner import GPULearner
+from gpnn.engines.gpu.solver import solve_path
+from gpnn.engines.gpu.whitening import DeviceWhitening
+from gpnn.engines.local import LocalSolution
+from gpnn.engines.parallel import shown
+
+_ROWS = 2**20  # that are whitened at a time
+_MOST_QUERIES = 2**15  # that are answered at a time
+_SHARE = 0.25  # of the free memory that they may take
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What the device has of an index."""
+
+    cells: Cells
+    order: torch.Tensor
+    y: torch.Tensor
+    of: Array
+    """The targets that y is a copy of."""
+
+
+class GPU:
+    """device: "cuda", or "cuda:1" for the second one. n_jobs: threads of what is left to this machine's cores (kd-trees).
+    batch_size: queries that are answered at a time; None for as many as fit well."""
+
+    index: NeighborIndex
+    y: Array
+
+    _on_device: WeakKeyDictionary[NeighborIndex, dict[str, _Held]] = WeakKeyDictionary()
+    """Indexes that were sent there already; they leave the device with their originals."""
+
+    def __init__(self, device: str = "cuda", n_jobs: int | None = None, batch_size: int | None = None):
+        self.device, self.n_jobs, self.batch_size = device, n_jobs, batch_size
+
+    def describe(self) -> str:
+        return f"gpu, {describe(find_device(self.device))}"
+
+    def whiten(self, whitening: Any, X: Array, hidden: NDArray | None = None, progress: Any = None) -> torch.Tensor:
+        device = find_device(self.device)
+        keep = np.ones(len(X), dtype=bool)
+        keep[np.zeros(0, np.int64) if hidden is None else hidden] = False
+        n, d = int(keep.sum()), X.shape[1]
+        check_room(4 * n * d, device, f"{n} rows of {d} columns")
+        rows = torch.empty(n, d, dtype=torch.float32, device=device)
+        on_device = DeviceWhitening(whitening, device)
+        done = np.concatenate([[0], np.cumsum(keep)])
+
+        def whiten(part: slice) -> None:
+            kept = X[part] if n == len(X) else X[part][keep[part]]
+            rows[done[part.start] : done[part.stop]] = on_device(upload(kept, device))
+
+        with shown(progress, len(X)) as bar:
+            in_blocks(whiten, len(X), max(1, _ROWS * 16 // max(16, d)), bar)
+        return rows
+
+    def build(
+        self,
+        rows: torch.Tensor,
+        y: Array,
+        index: str | NeighborIndex,
+        n_neighbors: int,
+        probes: NDArray,
+        seed: int,
+        progress: Any = None,
+    ) -> Self:
+        spec = make_index(index, *rows.shape, n_neighbors)
+        probe_rows = rows[torch.from_numpy(probes).to(rows.device)]
+        if isinstance(spec, IVF):
+            built, cells = build_inverted(spec, rows, n_neighbors, probe_rows, seed)
+            return self._hold(built, y[built.order], cells)
+        host = Rows.allocate(*rows.shape)
+        torch.from_numpy(host).copy_(rows)
+        return self.hold(*_ordered(spec.build(host, n_neighbors, probe_rows.cpu().numpy(), self.n_jobs, seed, progress), y))
+
+    def hold(self, index: NeighborIndex, y: Array) -> Self:
+        return self._hold(index, y, None)
+
+    def _hold(self, index: NeighborIndex, y: Array, cells: Cells | None) -> Self:
+        device = find_device(self.device)
+        held = self._on_device.setdefault(index, {}).get(str(device))
+        if held is None or held.of is not y:
+            cells = cells or (Cells.of(index, device) if held is None else held.cells)
+            held = _Held(cells, upload(index.order, device).long(), upload(np.asarray(y, float), device), y)
+            self._on_device[index][str(device)] = held
+        engine = copy.copy(self)
+        engine.index, engine.y, engine._held = index, y, held
+        return engine
+
+    def recall(self, rows: torch.Tensor, n_neighbors: int) -> float:
+        if self.index.exact:
+            return 1.0
+        found, true = (cells.nearest(rows, n_neighbors)[1] for cells in (self._held.cells, self._held.cells.exhaustive()))
+        return float((found <= true[:, -1:] * (1 + 2e-6)).double().mean())  # squared distances
+
+    def neighbors(self, X_star: Any, n_neighbors: int, progress: Any = None) -> Neighbors:
+        X_star = self._queries(X_star)
+        indices = np.empty((len(X_star), n_neighbors), np.int64)
+        distances = np.empty((len(X_star), n_neighbors), np.float32)
+
+        def search(part: slice) -> None:
+            found, squared = self._held.cells.nearest(X_star[part], n_neighbors)
+            indices[part], distances[part] = found.cpu().numpy(), squared.sqrt().cpu().numpy()
+
+        with shown(progress, len(X_star)) as bar:
+            in_blocks(search, len(X_star), self._queries_per_block(n_neighbors), bar)
+        return Neighbors(indices, distances)
+
+    def path(
+        self,
+        X_star: Any,
+        sizes: NDArray[np.integer],
+        kernel: Kernel,
+        params: Hyperparameters,
+        own: NDArray | None = None,
+        n_innovations: int | None = None,
+        progress: Any = None,
+    ) -> LocalSolution:
+        X_star, m, held = self._queries(X_star), int(sizes[-1]), self._held
+        kept = m if n_innovations is None else min(m, n_innovations)
+        mean, variance = np.empty((2, len(X_star), len(sizes)))
+        jitter, innovations = np.empty(len(X_star)), np.empty((len(X_star), kept), np.float32)
+
+        def predict(part: slice) -> None:
+            if own is None:
+                neighbors, _ = held.cells.nearest(X_star[part], m)
+            else:
+                found, _ = held.cells.nearest(X_star[part], min(m + 1, held.cells.n))
+                neighbors = without_own(found, held.order[found], upload(own[part], found.device))
+            *law, innovation = solve_path(held.cells, held.y, neighbors, X_star[part], kernel, params, sizes)
+            mean[part], variance[part], jitter[part] = (values.cpu().numpy() for values in law)
+            innovations[part] = innovation[:, :kept].float().cpu().numpy()
+
+        with shown(progress, len(X_star)) as bar:
+            in_blocks(predict, len(X_star), self._queries_per_block(m), bar)
+        return LocalSolution(mean, variance, jitter, innovations)
+
+    def learner(self, rows: torch.Tensor, y: Array, seed: int) -> GPULearner:
+        return GPULearner(rows, y)
+
+    def _queries(self, X_star: Any) -> torch.Tensor:
+        if isinstance(X_star, torch.Tensor):
+            return X_star
+        return upload(np.asarray(X_star, np.float32), find_device(self.device))
+
+    def _queries_per_block(self, n_neighbors: int) -> int:
+        if self.batch_size is not None:
+            return self.batch_size
+        each = 200 * n_neighbors + 16 * len(self._held.cells.starts)
+        return int(np.clip(_SHARE * free_bytes(find_device(self.device)) / each, 1, _MOST_QUERIES))
+
+    def __getstate__(self) -> dict:
+        """Settings alone: what is on a device stays there."""
+        return {name: getattr(self, name) for name in ("device", "n_jobs", "batch_size")}
+
+
+def _ordered(index: NeighborIndex, y: Array) -> tuple[NeighborIndex, Array]:
+    return index, y[index.order]

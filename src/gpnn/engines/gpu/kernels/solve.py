@@ -1,0 +1,155 @@
+"""The local systems: A = C − hhᵀ + (σ_ξ²/σ_f²)I of one query, factored tile by tile (see `engines.cpu.solver`).
+
+Two rows are added below A, h and y − center·h, which the factorisation turns into L⁻¹h and L⁻¹(y − center·h). A tile of
+A is computed when its turn comes and never stored; L lies in a work array of the program's own, which the device's cache
+holds. The tiles below the diagonal are solved with the inverse of the diagonal one, and corrected once by what that
+leaves: so they are as accurate as substitution would make them, at the speed of matrix products.
+"""
+
+import triton
+import triton.language as tl
+
+from gpnn.engines.gpu.kernels.covariance import one_minus_correlation
+
+STRIP = tl.constexpr(16)  # rows of the index lie in strips of sixteen (`cells.Rows`)
+
+
+@triton.jit
+def factor_tile(S, n_columns, lowest, B: tl.constexpr):
+    """The Cholesky factor of the first n_columns columns of a symmetric tile S (B, B), and the inverse of that factor.
+
+    Rows beyond n_columns are carried along, as rows below the factor. NaN from the first pivot not above `lowest`.
+    """
+    index = tl.arange(0, B)
+    inverse = tl.where(index[:, None] == index[None, :], 1.0, 0.0).to(S.dtype)
+    for c in range(0, n_columns):
+        here = index == c
+        later = index > c
+        column = tl.sum(tl.where(here[None, :], S, 0.0), axis=1)
+        row = tl.sum(tl.where(here[:, None], S, 0.0), axis=0)
+        pivot = tl.sum(tl.where(here, row, 0.0), axis=0)
+        scale = tl.where(pivot > lowest, 1.0 / tl.sqrt(pivot), float("nan")).to(S.dtype)
+        column = tl.where(index >= c, column * scale, 0.0)
+        row = tl.where(later, row * scale, 0.0)
+        S = tl.where(here[None, :], column[:, None], S - column[:, None] * row[None, :])
+        own = tl.sum(tl.where(here[:, None], inverse, 0.0), axis=0) * scale
+        below = tl.where(later, column, 0.0)
+        inverse = tl.where(here[:, None], own[None, :], inverse - below[:, None] * own[None, :])
+    return tl.where(index[:, None] >= index[None, :], S, 0.0), inverse
+
+
+@triton.jit
+def _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL: tl.constexpr):
+    """Rows i and columns j of A with the two rows below it; the identity beyond."""
+    r2 = tl.zeros((i.shape[0], j.shape[0]), z.dtype.element_ty)
+    for k in range(0, d):
+        difference = tl.load(z + k * padded + i)[:, None] - tl.load(z + k * padded + j)[None, :]
+        r2 += difference * difference
+    gi = tl.load(g + i)[:, None]
+    gj = tl.load(g + j)[None, :]
+    value = gi + gj - gi * gj - one_minus_correlation(r2, KERNEL)
+    value = tl.where(i[:, None] == j[None, :], value + ratio, value)
+    h = 1.0 - gj
+    value = tl.where(i[:, None] == m, h, value)
+    value = tl.where(i[:, None] == m + 1, tl.load(rhs + j)[None, :], value)
+    return tl.where((i[:, None] <= m + 1) & (j[None, :] < m), value, 0.0)
+
+
+@triton.jit
+def solve(
+    strips, neighbors, X_star, y_centred, center, inverse_lengthscale, ratio, lowest, A_h, A_y, amplified,
+    work, work_size, n_queries, m, padded, d,
+    KERNEL: tl.constexpr, B: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """L⁻¹h → A_h (q, m), L⁻¹(y − center·h) → A_y (q, m), and `amplified` (q, 2): Σ A_ii v_i² and Σ A_ii w_i² for
+    v = A⁻¹h and w = A⁻¹(y − center·h). All NaN where A is not positive definite.
+
+    neighbors (q, m), X_star (q, d), y_centred (q, m), center (q,); `work` has work_size numbers for each program.
+    """
+    program = tl.program_id(0).to(tl.int64)
+    L = work + program * work_size
+    dtype = L.dtype.element_ty
+    z = L + padded * padded  # (d, padded): N − x in lengthscales
+    g = z + d * padded
+    rhs = g + padded
+    v = rhs + padded
+    w = v + padded
+    inverses = w + padded  # (tiles, B, B)
+    ratio = tl.load(ratio)
+    index = tl.arange(0, B)
+    for at in range(program, n_queries, tl.num_programs(0)):
+        for i0 in range(0, padded, B):
+            i = i0 + index
+            inside = i < m
+            row = tl.load(neighbors + at * m + i, mask=inside, other=0)
+            address = strips + (row // STRIP) * (STRIP * d) + row % STRIP
+            r2 = tl.zeros((B,), dtype)
+            for k in range(0, d):
+                x = tl.load(X_star + at * d + k).to(dtype)
+                difference = tl.load(address + STRIP * k, mask=inside, other=0.0).to(dtype) - x
+                difference = tl.where(inside, difference * tl.load(inverse_lengthscale + k), 0.0)
+                tl.store(z + k * padded + i, difference)
+                r2 += difference * difference
+            gi = tl.where(inside, one_minus_correlation(r2, KERNEL), 0.0)
+            tl.store(g + i, gi)
+            # y − center·h without cancellation: (y − center) + center·g
+            y = tl.load(y_centred + at * m + i, mask=inside, other=0.0) + tl.load(center + at) * gi
+            tl.store(rhs + i, tl.where(inside, y, 0.0))
+        tl.debug_barrier()
+
+        for J in range(0, padded, B):
+            j = J + index
+            S = _tile(z, g, rhs, j, j, ratio, m, padded, d, KERNEL)
+            done = tl.zeros((B, B), dtype)
+            for K in range(0, J, B):
+                left = tl.load(L + j[:, None] * padded + (K + index)[None, :])
+                done = tl.dot(left, tl.trans(left), done, input_precision=PRECISION, out_dtype=dtype)
+            diagonal, inverse = factor_tile(S - done, tl.minimum(B, m - J), lowest, B)
+            tl.store(L + j[:, None] * padded + j[None, :], diagonal)
+            tl.store(inverses + J * B + index[:, None] * B + index[None, :], inverse)
+            inverse_t, diagonal_t = tl.trans(inverse), tl.trans(diagonal)
+            for I in range(J + B, padded, ROWS):
+                r = I + tl.arange(0, ROWS)
+                exists = (r < padded)[:, None]
+                r = tl.minimum(r, padded - 1)
+                R = _tile(z, g, rhs, r, j, ratio, m, padded, d, KERNEL)
+                sums = tl.zeros((ROWS, B), dtype)
+                for K in range(0, J, B):
+                    upper = tl.load(L + j[:, None] * padded + (K + index)[None, :])
+                    lower = tl.load(L + r[:, None] * padded + (K + index)[None, :])
+                    sums = tl.dot(lower, tl.trans(upper), sums, input_precision=PRECISION, out_dtype=dtype)
+                R -= sums
+                X = tl.dot(R, inverse_t, input_precision=PRECISION, out_dtype=dtype)
+                R -= tl.dot(X, diagonal_t, input_precision=PRECISION, out_dtype=dtype)
+                X += tl.dot(R, inverse_t, input_precision=PRECISION, out_dtype=dtype)
+                tl.store(L + r[:, None] * padded + j[None, :], X, mask=exists)
+            tl.debug_barrier()
+
+        weights = tl.zeros((B,), dtype)
+        residuals = tl.zeros((B,), dtype)
+        for back in range(0, padded, B):  # v = L⁻ᵀ(L⁻¹h) and w likewise, from the last tile up
+            first = padded - B - back
+            j = first + index
+            a = tl.load(L + m * padded + j, mask=j < m, other=0.0)
+            b = tl.load(L + (m + 1) * padded + j, mask=j < m, other=0.0)
+            tl.store(A_h + at * m + j, a, mask=j < m)
+            tl.store(A_y + at * m + j, b, mask=j < m)
+            for I in range(first + B, padded, B):
+                i = I + index
+                below = tl.load(L + i[:, None] * padded + j[None, :], mask=(i < m)[:, None], other=0.0)
+                a -= tl.sum(below * tl.load(v + i)[:, None], axis=0)
+                b -= tl.sum(below * tl.load(w + i)[:, None], axis=0)
+            inverse = tl.load(inverses + first * B + index[:, None] * B + index[None, :])
+            inverse = tl.where((j < m)[:, None], inverse, 0.0)
+            a = tl.sum(inverse * a[:, None], axis=0)
+            b = tl.sum(inverse * b[:, None], axis=0)
+            tl.store(v + j, a)
+            tl.store(w + j, b)
+            gj = tl.load(g + j)
+            own = gj * (2.0 - gj) + ratio
+            weights += own * a * a
+            residuals += own * b * b
+            tl.debug_barrier()
+        tl.store(amplified + 2 * at, tl.sum(weights, axis=0))
+        tl.store(amplified + 2 * at + 1, tl.sum(residuals, axis=0))
+        tl.debug_barrier()

@@ -1,0 +1,94 @@
+"""The loops of learning on the device: every row is compared, in the metric of the moment, and gradients come in batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+from numpy.typing import NDArray
+
+from gpnn.common.kernels import Kernel
+from gpnn.common.types import Array, Hyperparameters, Prediction
+from gpnn.engines import Probes
+from gpnn.engines.gpu.cells import Cells, without_own
+from gpnn.engines.gpu.device import upload
+from gpnn.engines.gpu.inverted import to_strips
+from gpnn.engines.gpu.kernels.covariance import KERNEL_NUMBERS
+from gpnn.engines.gpu.kernels.likelihood import predictive_likelihood
+
+
+class GPULearner:
+    """No index: the metric is a weight for each column's squared differences."""
+
+    def __init__(self, rows: torch.Tensor, y: Array):
+        self.rows, self.y = rows, upload(y, rows.device)
+        self._cells = Cells.plain(to_strips(rows), len(rows))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n, d = self.rows.shape
+        return n, d
+
+    def take(self, numbers: NDArray[np.integer]) -> NDArray[np.float32]:
+        return self.rows[torch.from_numpy(numbers).to(self.rows.device)].cpu().numpy()
+
+    def prepare(self, probes: Probes) -> None:
+        pass
+
+    def branch(self, n_jobs: int | None) -> GPULearner:
+        return self
+
+    def neighborhoods(self, probes: Probes, lengthscale: Array | float, n_neighbors: int) -> GPUNeighborhoods:
+        n, d = self.rows.shape
+        m, device = min(n_neighbors, n - 1), self.rows.device
+        X = upload(np.asarray(probes.X, np.float32), device)
+        inverse = 1 / np.broadcast_to(np.asarray(lengthscale, dtype=float), d)
+        weights = upload((inverse / inverse.max()).astype(np.float32) ** 2, device)  # a common factor changes nothing
+        found, _ = self._cells.nearest(X, m + 1, weights)
+        neighbors = without_own(found, found, upload(np.asarray(probes.own, np.int64), device))
+        return GPUNeighborhoods(self.rows, self.y, X, upload(probes.y, device), neighbors)
+
+
+@dataclass(frozen=True)
+class GPUNeighborhoods:
+    rows: torch.Tensor
+    y: torch.Tensor
+    X: torch.Tensor
+    y_star: torch.Tensor
+    neighbors: torch.Tensor
+
+    def gradient(
+        self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
+    ) -> tuple[Array, int, float]:
+        numbers = upload(np.asarray(chosen, np.int64), self.X.device)
+        gradient, outcomes, innovations = self._likelihoods(numbers, kernel, theta, share, typical, True)
+        fine = torch.isfinite(outcomes[:, 1])
+        sums = torch.where(fine[:, None], gradient, 0.0).sum(dim=0)
+        innovation = torch.where(fine[:, None], innovations[:, 1:], 1.0).mean()
+        *total, count, typical = torch.cat([sums, torch.stack([fine.sum().double(), innovation])]).tolist()
+        return np.array(total), int(count), typical
+
+    def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
+        d = self.rows.shape[1]
+        theta = np.array([*np.broadcast_to(params.lengthscale, d), params.kernel_variance, params.noise_variance])
+        everyone = torch.arange(len(self.X), device=self.X.device)
+        _, outcomes, innovations = self._likelihoods(everyone, kernel, theta, 1.0, 1.0, False)
+        fine = torch.isfinite(outcomes[:, 1])
+        error, variance = torch.where(fine, outcomes[:, 0], 0.0), torch.where(fine, outcomes[:, 1], float("inf"))
+        innovations = torch.where(fine[:, None], innovations, 1.0)
+        return Prediction((self.y_star - error).cpu().numpy(), variance.cpu().numpy()), innovations.cpu().numpy()
+
+    def _likelihoods(self, chosen: torch.Tensor, kernel: Kernel, theta: Array, share, typical, with_gradient: bool):
+        (_, m), d, q, device = self.neighbors.shape, self.rows.shape[1], len(chosen), self.X.device
+        gradient = torch.empty(q if with_gradient else 0, d + 2, dtype=torch.float64, device=device)
+        outcomes = torch.empty(q, 2, dtype=torch.float64, device=device)
+        innovations = torch.empty(q, m, dtype=torch.float64, device=device)
+        size = max(16, triton.next_power_of_2(m + 1))
+        settings = upload(np.array([*theta, share, typical]), device)
+        predictive_likelihood[(q,)](
+            chosen, self.X, self.y_star, self.rows, self.y, self.neighbors, settings, gradient, outcomes, innovations,
+            m, d, KERNEL=KERNEL_NUMBERS[kernel.name], S=size, WITH_GRADIENT=with_gradient, num_warps=max(1, size // 16),
+        )  # fmt: skip
+        return gradient, outcomes, innovations
