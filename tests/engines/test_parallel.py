@@ -8,7 +8,7 @@ import types
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from gpnn.engines.parallel import blocks, for_each_block, n_threads, progress_bar
 from gpnn.errors import InvalidInputError
@@ -45,8 +45,10 @@ def test_a_failure_ends_the_loop(n_jobs):
     assert len(begun) < 20
 
 
+@threadpool_limits.wrap(limits=2, user_api="blas")
 def test_blas_threads_come_back_however_loops_overlap():
     before = blas_threads()
+    assert set(before) == {2}
     second_began, first_ended = threading.Event(), threading.Event()
 
     def first(part):

@@ -88,7 +88,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: re.sub(r" object at \w+", "", str(settings)))
 def test_predictions_are_the_same_bit_for_bit(data, tmp_path, settings):
     X, y, X_star = data
     model = GPnnRegressor(**GIVEN | settings).fit(X, y)

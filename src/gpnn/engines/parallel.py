@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from threading import Event, Lock
 
 import joblib
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 from tqdm import TqdmWarning
 
 from gpnn.common.errors import InvalidInputError
@@ -94,14 +95,15 @@ def for_each_block(
 
 
 _blas_lock = Lock()
-_blas_users: list[threadpool_limits] = []  # one entry per loop under way; the first holds the limit
+_blas_users: list = []  # one entry per loop under way; the first holds the limit
 
 
 @contextmanager
 def _one_blas_thread():
     """BLAS at one thread until the last of the loops under way (in any thread) is done, then as it was."""
     with _blas_lock:
-        _blas_users.append(_blas_users[0] if _blas_users else threadpool_limits(limits=1, user_api="blas"))
+        limit = _blas_users[0] if _blas_users else _pools(len(sys.modules)).limit(limits=1, user_api="blas")
+        _blas_users.append(limit)
     try:
         yield
     finally:
@@ -109,3 +111,9 @@ def _one_blas_thread():
             limit = _blas_users.pop()
             if not _blas_users:
                 limit.restore_original_limits()
+
+
+@lru_cache(maxsize=1)
+def _pools(n_modules: int) -> ThreadpoolController:
+    """Looking for libraries takes milliseconds, and they come with modules: done anew when there are more of these."""
+    return ThreadpoolController()

@@ -39,7 +39,7 @@ def check_folder(path: Path, endings: Collection[str] = ()) -> None:
 
 
 @contextmanager
-def full_disk_explained(folder: Path) -> Iterator[None]:
+def full_disk_explained(folder: Path, kept: str = "Nothing that was there before has changed.") -> Iterator[None]:
     """Errors of writing into `folder` said in words."""
     try:
         yield
@@ -48,9 +48,8 @@ def full_disk_explained(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise FileError(
-                f"The disk is full: {free_bytes(folder):,} bytes are free for {folder}. Nothing that was there before "
-                "has changed. Free some space, or choose another folder (GPNN_CACHE_DIR moves the cache), and do the "
-                "same again."
+                f"The disk is full: {free_bytes(folder):,} bytes are free for {folder}. {kept} Free some space, or "
+                "choose another folder (GPNN_CACHE_DIR moves the cache), and do the same again."
             ) from error
         raise FileError(f"Cannot write into {folder}: {error}. Check that the folder exists and is yours.") from error
 
