@@ -64,11 +64,11 @@ def test_the_ways_to_predict_agree(fitted, wavy):
 
 @pytest.mark.parametrize("kernel", ["rbf", "exponential", "matern32", "matern52"])
 @pytest.mark.parametrize("whitening", ["full", "diagonal", "ranks", "none"])
-def test_fast_and_reference_solvers_agree_end_to_end(wavy, kernel, whitening):
+def test_fast_and_reference_engines_agree_end_to_end(wavy, kernel, whitening):
     X, y = wavy
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     fast = GPnnRegressor.paper(kernel=kernel, whitening=whitening, **QUICK).fit(X[:1000], y[:1000])
-    slow = clone(fast).set_params(solver="reference").fit(X[:1000], y[:1000])
+    slow = clone(fast).set_params(engine="reference").fit(X[:1000], y[:1000])
     a, b = (model.predict_distribution(X[2000:2050]) for model in (fast, slow))
     assert (np.abs(a.mean - b.mean) / b.std).max() < 1e-3
     np.testing.assert_allclose(a.variance, b.variance, rtol=1e-3)
@@ -304,9 +304,9 @@ def test_a_failed_fit_leaves_nothing_half_done(wavy):
     X, y = (part[:500] for part in wavy)
     model = GPnnRegressor.paper(**QUICK).fit(X, y)
     with pytest.raises(InvalidInputError):
-        model.set_params(solver="gpu").fit(X, y)
+        model.set_params(engine="tpu").fit(X, y)
     with pytest.raises(NotFittedError):
-        model.set_params(solver="cpu").predict(X)
+        model.set_params(engine="cpu").predict(X)
 
 
 def test_hyperparameters_must_make_sense():

@@ -8,7 +8,9 @@ from gpnn.engines import reference
 from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
 from gpnn.engines.compiled.likelihood import predictive_likelihood, predictive_likelihoods, scratch
 from gpnn.kernels import KERNELS, get_kernel
-from gpnn.stages.refinement import Probes, Searcher, predict, refine
+from gpnn.engines import Probes
+from gpnn.engines.cpu.learner import CPULearner
+from gpnn.stages.refinement import predict, refine
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -77,9 +79,10 @@ def probes_of(X, y, numbers):
 def test_a_row_is_never_its_own_neighbour(rng):
     X = rng.normal(size=(300, 3)).astype(np.float32)
     numbers = rng.permutation(300)[:50]
-    searcher = Searcher(X, seed=0, n_jobs=1)
+    learner = CPULearner(X, np.zeros(300), seed=0, n_jobs=1)
     for lengthscale in ([1.0, 0.1, 10.0], [2.0, 0.3, 20.0], [3.0, 0.3, 10.0]):  # built, stretched, stretched again
-        found = searcher(probes_of(X, np.zeros(300), numbers), np.array(lengthscale), 12)
+        probes = probes_of(X, np.zeros(300), numbers)
+        found = learner.neighborhoods(probes, np.array(lengthscale), 12).neighbors
         Z = X / np.array(lengthscale, np.float32)
         for number, neighbors in zip(numbers, found, strict=True):
             assert number not in neighbors
@@ -99,14 +102,13 @@ def test_refinement_finds_which_columns_matter(relevant_and_not):
     X, y = relevant_and_not
     learn, judge = (probes_of(X, y, numbers) for numbers in (np.arange(500, 3000), np.arange(500)))
     start = Hyperparameters(1.0, 1.0, 0.1)
-    searcher = Searcher(X, seed=0, n_jobs=1)
-    refined = refine(searcher, y, learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0))
+    learner = CPULearner(X, y, seed=0, n_jobs=1)
+    refined = refine(learner, learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0))
     assert refined.lengthscale[0] < 0.3 * refined.lengthscale[1]
     assert refined.lengthscale[1] < 0.5 * refined.lengthscale[2:].min()
-    outcomes = [predict(searcher, y, judge, get_kernel("matern32"), params) for params in (start, refined)]
+    outcomes = [predict(learner, judge, get_kernel("matern32"), params) for params in (start, refined)]
     errors = [np.sqrt(np.mean((judge.y - law.mean) ** 2)) for law, _ in outcomes]
     assert errors[1] < 0.3 * errors[0]
     assert errors[1] < 0.08  # the noise is 0.05
-    again = Searcher(X, seed=0, n_jobs=2)
-    again = refine(again, y, learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0))
+    again = refine(CPULearner(X, y, seed=0, n_jobs=2), learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0))
     assert again == refined

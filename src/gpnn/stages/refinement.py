@@ -7,6 +7,8 @@ searched in the metric that the lengthscales define, again at every round.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from gpnn.common.errors import InvalidInputError
@@ -25,9 +27,17 @@ _LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
 _MOST_NEIGHBORS = 63  # of a prediction that judges
 
 
+class ProbeSource(Protocol):
+    """Probes, of which some are chosen by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, chosen) -> Probes: ...
+
+
 def refine(
     learner: Learner,
-    probes: Probes,
+    probes: ProbeSource,
     kernel: Kernel,
     start: Hyperparameters,
     rounds: tuple[int, ...],

@@ -81,18 +81,31 @@ class Sample:
             kept, own = rng.choice(seen, min(size, len(seen)), replace=False), np.full(len(learn), -1)
         else:  # rows predict each other
             kept, own = learn, np.arange(len(learn))
+        rows, y_rows = X[kept], y[kept]
+        learn_X, learn_y = (rows, y_rows) if kept is learn else (X[learn], y[learn])
         judge = holdout.judge[: _MORE_JUDGES if numbers else _JUDGES]
-        return cls(
-            X[kept], y[kept], Probes(X[learn], y[learn], own), Probes(X[judge], y[judge], np.full(len(judge), -1))
-        )
+        judges = Probes(X[judge], y[judge], np.full(len(judge), -1))
+        return cls(rows, y_rows, Probes(learn_X, learn_y, own), judges)
 
     def whitened(self, whitener: Whitener, rng: np.random.Generator, engine: Engine) -> Space:
-        def probes(of: Probes) -> Probes:
-            return Probes(whitener.transform(of.X), whitener.transform_y(of.y), of.own)
-
         y, seed = whitener.transform_y(self.y), int(rng.integers(2**31))
         learner = engine.learner(engine.whiten(whitener, self.rows), y, seed)
-        return Space(learner, y, probes(self.learn), probes(self.judge))
+        return Space(learner, y, Whitened(self.learn, whitener), Whitened(self.judge, whitener)[:])
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """Probes in whitened units, as they are chosen: of a large sample, few ever are."""
+
+    probes: Probes
+    whitener: Whitener
+
+    def __len__(self) -> int:
+        return len(self.probes)
+
+    def __getitem__(self, chosen) -> Probes:
+        some = self.probes[chosen]
+        return Probes(self.whitener.transform(some.X), self.whitener.transform_y(some.y), some.own)
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,7 @@ class Space:
 
     learner: Learner
     y: Array
-    learn: Probes
+    learn: Whitened
     judge: Probes
 
     def branch(self, n_jobs: int | None) -> Space:
@@ -147,7 +160,7 @@ def choose(
     """
     spaces = {name: sample.whitened(whitener, rng, engine) for name, whitener in whiteners.items()}
     for space in spaces.values():
-        space.learner.prepare(space.learn)
+        space.learner.prepare(space.learn[:500])
     branches: dict[tuple[str, str], Space] = {}
     candidates: list[Candidate] = []
 

@@ -7,7 +7,7 @@ from gpnn.engines.gpu.kernels.covariance import correlation_slope, one_minus_cor
 from gpnn.engines.gpu.kernels.solve import factor_tile
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["m"])
 def predictive_likelihood(
     chosen, X_star, y_star, rows, y, neighbors, theta, gradient, outcomes, innovations, m, d,
     KERNEL: tl.constexpr, S: tl.constexpr, WITH_GRADIENT: tl.constexpr,

@@ -10,10 +10,8 @@ import triton.language as tl
 STRIP = tl.constexpr(16)
 
 
-@triton.jit
-def box_distances(
-    X, low, high, out, n_queries, n_cells, d, QUERIES: tl.constexpr, CELLS: tl.constexpr
-):
+@triton.jit(do_not_specialize=["n_queries"])
+def box_distances(X, low, high, out, n_queries, n_cells, d, QUERIES: tl.constexpr, CELLS: tl.constexpr):
     """Squared distances (q, cells) of the queries X (q, d) from boxes low, high (d, cells); 0 inside."""
     q = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
     c = tl.program_id(1) * CELLS + tl.arange(0, CELLS)
@@ -53,7 +51,7 @@ def _keep_smallest(keys, count, wanted, most, ROOM: tl.constexpr):
     return kept, high
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_cells", "n_neighbors"])
 def scan(
     strips, starts, cells, distances, X, weights, keys, counts, n_cells, n_neighbors, d,
     LISTED: tl.constexpr, TILE: tl.constexpr, ROOM: tl.constexpr,
@@ -96,7 +94,8 @@ def scan(
                     count += n_near
                     if count > ROOM - TILE:
                         tl.debug_barrier()
-                        count, largest = _keep_smallest(keys, count, n_neighbors, (n_neighbors + ROOM - TILE) // 2, ROOM)
+                        most = (n_neighbors + ROOM - TILE) // 2
+                        count, largest = _keep_smallest(keys, count, n_neighbors, most, ROOM)
                         bound = (largest >> 32).to(tl.int32).to(tl.float32, bitcast=True)
     tl.debug_barrier()
     if count > n_neighbors:

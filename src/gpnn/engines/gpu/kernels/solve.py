@@ -55,11 +55,11 @@ def _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL: tl.constexpr):
     return tl.where((i[:, None] <= m + 1) & (j[None, :] < m), value, 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_queries", "m"])
 def solve(
     strips, neighbors, X_star, y_centred, center, inverse_lengthscale, ratio, lowest, A_h, A_y, amplified,
     work, work_size, n_queries, m, padded, d,
-    KERNEL: tl.constexpr, B: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    KERNEL: tl.constexpr, B: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """L⁻¹h → A_h (q, m), L⁻¹(y − center·h) → A_y (q, m), and `amplified` (q, 2): Σ A_ii v_i² and Σ A_ii w_i² for
     v = A⁻¹h and w = A⁻¹(y − center·h). All NaN where A is not positive definite.
@@ -84,11 +84,11 @@ def solve(
             row = tl.load(neighbors + at * m + i, mask=inside, other=0)
             address = strips + (row // STRIP) * (STRIP * d) + row % STRIP
             r2 = tl.zeros((B,), dtype)
-            for k in range(0, d):
-                x = tl.load(X_star + at * d + k).to(dtype)
-                difference = tl.load(address + STRIP * k, mask=inside, other=0.0).to(dtype) - x
-                difference = tl.where(inside, difference * tl.load(inverse_lengthscale + k), 0.0)
-                tl.store(z + k * padded + i, difference)
+            for column in range(0, d):
+                x = tl.load(X_star + at * d + column).to(dtype)
+                difference = tl.load(address + STRIP * column, mask=inside, other=0.0).to(dtype) - x
+                difference = tl.where(inside, difference * tl.load(inverse_lengthscale + column), 0.0)
+                tl.store(z + column * padded + i, difference)
                 r2 += difference * difference
             gi = tl.where(inside, one_minus_correlation(r2, KERNEL), 0.0)
             tl.store(g + i, gi)
@@ -101,8 +101,9 @@ def solve(
             j = J + index
             S = _tile(z, g, rhs, j, j, ratio, m, padded, d, KERNEL)
             done = tl.zeros((B, B), dtype)
-            for K in range(0, J, B):
-                left = tl.load(L + j[:, None] * padded + (K + index)[None, :])
+            for K in range(0, J, DEPTH):
+                k = K + tl.arange(0, DEPTH)
+                left = tl.load(L + j[:, None] * padded + k[None, :], mask=(k < J)[None, :], other=0.0)
                 done = tl.dot(left, tl.trans(left), done, input_precision=PRECISION, out_dtype=dtype)
             diagonal, inverse = factor_tile(S - done, tl.minimum(B, m - J), lowest, B)
             tl.store(L + j[:, None] * padded + j[None, :], diagonal)
@@ -114,9 +115,10 @@ def solve(
                 r = tl.minimum(r, padded - 1)
                 R = _tile(z, g, rhs, r, j, ratio, m, padded, d, KERNEL)
                 sums = tl.zeros((ROWS, B), dtype)
-                for K in range(0, J, B):
-                    upper = tl.load(L + j[:, None] * padded + (K + index)[None, :])
-                    lower = tl.load(L + r[:, None] * padded + (K + index)[None, :])
+                for K in range(0, J, DEPTH):
+                    k = K + tl.arange(0, DEPTH)
+                    upper = tl.load(L + j[:, None] * padded + k[None, :], mask=(k < J)[None, :], other=0.0)
+                    lower = tl.load(L + r[:, None] * padded + k[None, :], mask=(k < J)[None, :], other=0.0)
                     sums = tl.dot(lower, tl.trans(upper), sums, input_precision=PRECISION, out_dtype=dtype)
                 R -= sums
                 X = tl.dot(R, inverse_t, input_precision=PRECISION, out_dtype=dtype)
