@@ -107,7 +107,7 @@ def large(quick: bool) -> dict:
 
 def exact(quick: bool) -> dict:
     """The largest errors of means (in predictive sd) and of variances (relative)."""
-    queries, m = (20, 100) if quick else (200, 400)
+    queries, m = (20, 100) if quick else (100, 400)
     found = {}
     for name in ("houseelectric", "protein"):
         X, y, X_test, _ = split(*datasets.load(name), seed=0)

@@ -271,9 +271,7 @@ class GPnnRegressor(DistributionRegressor):
         whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
-        candidates = choose(
-            sample, whiteners, kernels, self.refine, thorough, rng, engine, self.n_jobs, self._bar("choose")
-        )
+        candidates = choose(sample, whiteners, kernels, self.refine, thorough, rng, engine, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
         more_helps = candidates[0].refined and X.shape[1] <= _WIDE
         for numbers, finalists in LARGER_SAMPLES if more_helps else ():
@@ -281,9 +279,7 @@ class GPnnRegressor(DistributionRegressor):
             if len(larger.rows) < _LARGER * len(sample.rows):
                 continue
             sample = larger
-            candidates = settle(
-                candidates, sample, whiteners, finalists, rng, engine, self.n_jobs, self._bar("choose")
-            )
+            candidates = settle(candidates, sample, whiteners, finalists, rng, engine, self._bar("choose"))
             report.setdefault("finalists", []).extend(candidate.row() for candidate in candidates)
         best = candidates[0]
         self.kernel_ = best.kernel

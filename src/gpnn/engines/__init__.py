@@ -17,9 +17,7 @@ from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.engines.local import LocalSolution
 
-__all__ = [
-    "ENGINES", "Engine", "Learner", "LocalSolution", "Neighborhoods", "Probes", "Whitening", "check_engine", "make_engine",
-]  # fmt: skip
+__all__ = ["ENGINES", "Engine", "Learner", "LocalSolution", "Neighborhoods", "Probes", "check_engine", "make_engine"]
 
 ENGINES = ("cpu", "gpu", "reference")
 
@@ -31,6 +29,11 @@ class Engine(Protocol):
     """The `NeighborIndex` that was built: in this machine's memory, whatever the engine, and good for any other."""
     y: Array
     """Targets, in the order of the index."""
+
+    @property
+    def n_learners(self) -> int | None:
+        """How many candidates may learn at a time: threads, None for every core."""
+        ...
 
     def describe(self) -> str:
         """What does the work, for reports: "cpu, 2 threads"."""

@@ -75,9 +75,7 @@ def refine(
     return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
 
 
-def predict(
-    learner: Learner, probes: Probes, kernel: Kernel, params: Hyperparameters
-) -> tuple[Prediction, Array]:
+def predict(learner: Learner, probes: Probes, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
     """The probes' laws from a few of their nearest other rows, and the innovations of those: few are enough to compare
     candidates."""
     return learner.neighborhoods(probes, params.lengthscale, _MOST_NEIGHBORS).predict(kernel, params)

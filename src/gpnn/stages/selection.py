@@ -150,7 +150,6 @@ def choose(
     thorough: bool,
     rng: np.random.Generator,
     engine: Engine,
-    n_jobs: int | None = None,
     progress: str | None = None,
 ) -> list[Candidate]:
     """All that were tried, the best first: every whitening with one kernel; all kernels where that looked well, in the
@@ -181,7 +180,7 @@ def choose(
         return lambda own_rng: [space.refined(begun, rounds, own_rng)]
 
     def do(tasks: list[_Task]) -> None:
-        candidates.extend(_in_parallel(tasks, rng, n_jobs, progress))
+        candidates.extend(_in_parallel(tasks, rng, engine.n_learners, progress))
         candidates.sort(key=_score)
 
     one, *others = sorted(kernels, key=lambda kernel: kernel != _FIRST_KERNEL)
@@ -204,7 +203,6 @@ def settle(
     n_finalists: int,
     rng: np.random.Generator,
     engine: Engine,
-    n_jobs: int | None = None,
     progress: str | None = None,
 ) -> list[Candidate]:
     """The leading candidates once more, refined and judged on a larger sample, the best first.
@@ -213,7 +211,7 @@ def settle(
     """
     finalists = _leaders(candidates, n_finalists)
     alone = len(finalists) == 1
-    threads, steps, progress = (n_jobs, progress, None) if alone else (1, None, progress)
+    threads, steps, progress = (engine.n_learners, progress, None) if alone else (1, None, progress)
     spaces = {
         name: sample.whitened(whiteners[name], rng, engine)
         for name in sorted({candidate.whitening for candidate in finalists})
@@ -226,7 +224,7 @@ def settle(
             space.refined(begun, _LAST, own_rng, steps),
         ]
 
-    return sorted(_in_parallel([task_of(begun) for begun in finalists], rng, n_jobs, progress), key=_score)
+    return sorted(_in_parallel([task_of(begun) for begun in finalists], rng, engine.n_learners, progress), key=_score)
 
 
 def _in_parallel(

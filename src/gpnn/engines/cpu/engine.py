@@ -32,6 +32,10 @@ class CPU:
     def __init__(self, n_jobs: int | None = None, batch_size: int | None = None):
         self.n_jobs, self.batch_size = n_jobs, batch_size
 
+    @property
+    def n_learners(self) -> int | None:
+        return self.n_jobs
+
     def describe(self) -> str:
         threads = n_threads(self.n_jobs)
         return f"cpu, {threads} thread{'s' * (threads > 1)}"

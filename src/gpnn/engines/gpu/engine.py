@@ -40,18 +40,23 @@ class _Held:
     """The targets that y is a copy of."""
 
 
+_on_device: WeakKeyDictionary[NeighborIndex, dict[str, _Held]] = WeakKeyDictionary()
+"""Indexes that were sent there already; they leave the device with their originals."""
+
+
 class GPU:
-    """device: "cuda", or "cuda:1" for the second one. n_jobs: threads of what is left to this machine's cores (kd-trees).
-    batch_size: queries that are answered at a time; None for as many as fit well."""
+    """device: "cuda", or "cuda:1" for the second one. n_jobs: threads of what is left to this machine's cores, such as
+    building a kd-tree. batch_size: queries that are answered at a time; None for as many as fit well."""
 
     index: NeighborIndex
     y: Array
 
-    _on_device: WeakKeyDictionary[NeighborIndex, dict[str, _Held]] = WeakKeyDictionary()
-    """Indexes that were sent there already; they leave the device with their originals."""
-
     def __init__(self, device: str = "cuda", n_jobs: int | None = None, batch_size: int | None = None):
         self.device, self.n_jobs, self.batch_size = device, n_jobs, batch_size
+
+    @property
+    def n_learners(self) -> int | None:
+        return 1  # they would wait for each other
 
     def describe(self) -> str:
         return f"gpu, {describe(find_device(self.device))}"
@@ -91,18 +96,19 @@ class GPU:
             return self._hold(built, y[built.order], cells)
         host = Rows.allocate(*rows.shape)
         torch.from_numpy(host).copy_(rows)
-        return self.hold(*_ordered(spec.build(host, n_neighbors, probe_rows.cpu().numpy(), self.n_jobs, seed, progress), y))
+        built = spec.build(host, n_neighbors, probe_rows.cpu().numpy(), self.n_jobs, seed, progress)
+        return self.hold(built, y[built.order])
 
     def hold(self, index: NeighborIndex, y: Array) -> Self:
         return self._hold(index, y, None)
 
     def _hold(self, index: NeighborIndex, y: Array, cells: Cells | None) -> Self:
         device = find_device(self.device)
-        held = self._on_device.setdefault(index, {}).get(str(device))
+        held = _on_device.setdefault(index, {}).get(str(device))
         if held is None or held.of is not y:
             cells = cells or (Cells.of(index, device) if held is None else held.cells)
             held = _Held(cells, upload(index.order, device).long(), upload(np.asarray(y, float), device), y)
-            self._on_device[index][str(device)] = held
+            _on_device[index][str(device)] = held
         engine = copy.copy(self)
         engine.index, engine.y, engine._held = index, y, held
         return engine
@@ -110,7 +116,8 @@ class GPU:
     def recall(self, rows: torch.Tensor, n_neighbors: int) -> float:
         if self.index.exact:
             return 1.0
-        found, true = (cells.nearest(rows, n_neighbors)[1] for cells in (self._held.cells, self._held.cells.exhaustive()))
+        cells = self._held.cells
+        found, true = (of.nearest(rows, n_neighbors)[1] for of in (cells, cells.exhaustive()))
         return float((found <= true[:, -1:] * (1 + 2e-6)).double().mean())  # squared distances
 
     def neighbors(self, X_star: Any, n_neighbors: int, progress: Any = None) -> Neighbors:
@@ -172,7 +179,3 @@ class GPU:
     def __getstate__(self) -> dict:
         """Settings alone: what is on a device stays there."""
         return {name: getattr(self, name) for name in ("device", "n_jobs", "batch_size")}
-
-
-def _ordered(index: NeighborIndex, y: Array) -> tuple[NeighborIndex, Array]:
-    return index, y[index.order]

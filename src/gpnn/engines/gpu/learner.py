@@ -1,4 +1,4 @@
-"""The loops of learning on the device: every row is compared, in the metric of the moment, and gradients come in batches."""
+"""The loops of learning on the device: every row is compared, in the metric of the moment; gradients come in batches."""
 
 from __future__ import annotations
 
@@ -62,33 +62,28 @@ class GPUNeighborhoods:
     def gradient(
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
     ) -> tuple[Array, int, float]:
-        numbers = upload(np.asarray(chosen, np.int64), self.X.device)
-        gradient, outcomes, innovations = self._likelihoods(numbers, kernel, theta, share, typical, True)
-        fine = torch.isfinite(outcomes[:, 1])
-        sums = torch.where(fine[:, None], gradient, 0.0).sum(dim=0)
-        innovation = torch.where(fine[:, None], innovations[:, 1:], 1.0).mean()
-        *total, count, typical = torch.cat([sums, torch.stack([fine.sum().double(), innovation])]).tolist()
-        return np.array(total), int(count), typical
+        d = self.rows.shape[1]
+        gradients = torch.empty(len(chosen), d + 4, dtype=torch.float64, device=self.X.device)
+        self._launch(chosen, kernel, [*theta, share, typical], gradients, None, None)
+        *total, count, innovation = gradients.sum(dim=0).tolist()
+        return np.array(total), int(count), innovation / len(chosen)
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
-        d = self.rows.shape[1]
-        theta = np.array([*np.broadcast_to(params.lengthscale, d), params.kernel_variance, params.noise_variance])
-        everyone = torch.arange(len(self.X), device=self.X.device)
-        _, outcomes, innovations = self._likelihoods(everyone, kernel, theta, 1.0, 1.0, False)
+        (q, m), d = self.neighbors.shape, self.rows.shape[1]
+        outcomes = torch.empty(q, 2, dtype=torch.float64, device=self.X.device)
+        innovations = torch.empty(q, m, dtype=torch.float64, device=self.X.device)
+        theta = [*np.broadcast_to(params.lengthscale, d), params.kernel_variance, params.noise_variance]
+        self._launch(np.arange(q), kernel, [*theta, 1.0, 1.0], None, outcomes, innovations)
         fine = torch.isfinite(outcomes[:, 1])
         error, variance = torch.where(fine, outcomes[:, 0], 0.0), torch.where(fine, outcomes[:, 1], float("inf"))
         innovations = torch.where(fine[:, None], innovations, 1.0)
         return Prediction((self.y_star - error).cpu().numpy(), variance.cpu().numpy()), innovations.cpu().numpy()
 
-    def _likelihoods(self, chosen: torch.Tensor, kernel: Kernel, theta: Array, share, typical, with_gradient: bool):
-        (_, m), d, q, device = self.neighbors.shape, self.rows.shape[1], len(chosen), self.X.device
-        gradient = torch.empty(q if with_gradient else 0, d + 2, dtype=torch.float64, device=device)
-        outcomes = torch.empty(q, 2, dtype=torch.float64, device=device)
-        innovations = torch.empty(q, m, dtype=torch.float64, device=device)
+    def _launch(self, chosen: NDArray, kernel: Kernel, settings: list, gradients, outcomes, innovations) -> None:
+        m, d = self.neighbors.shape[1], self.rows.shape[1]
         size = max(16, triton.next_power_of_2(m + 1))
-        settings = upload(np.array([*theta, share, typical]), device)
-        predictive_likelihood[(q,)](
-            chosen, self.X, self.y_star, self.rows, self.y, self.neighbors, settings, gradient, outcomes, innovations,
-            m, d, KERNEL=KERNEL_NUMBERS[kernel.name], S=size, WITH_GRADIENT=with_gradient, num_warps=max(1, size // 16),
+        batch = upload(np.concatenate([settings, chosen]), self.X.device)
+        predictive_likelihood[(len(chosen),)](
+            self.X, self.y_star, self.rows, self.y, self.neighbors, batch, gradients, outcomes, innovations, m, d,
+            KERNEL=KERNEL_NUMBERS[kernel.name], S=size, LEARNING=gradients is not None, num_warps=max(1, size // 16),
         )  # fmt: skip
-        return gradient, outcomes, innovations

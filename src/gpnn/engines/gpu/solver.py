@@ -17,7 +17,7 @@ from gpnn.engines.gpu.kernels import solve as kernels
 from gpnn.engines.gpu.kernels.covariance import KERNEL_NUMBERS
 from gpnn.engines.local import JITTERS, LOWEST_PIVOT
 
-_TILE, _ROWS, _DEPTH, _WARPS, _EACH, _SINGLE = 32, 32, 32, 2, 16, "tf32x3"
+_TILE, _ROWS, _WARPS, _EACH, _SINGLE = 32, 32, 2, 16, "tf32x3"
 
 
 def solve_path(
@@ -75,7 +75,7 @@ def _attempt(cells, neighbors, X_star, y_neighbors, kernel, params, sizes, dtype
     kernels.solve[(n_programs,)](
         cells.strips, neighbors, X_star, y_centred.to(dtype), center.to(dtype), inverse_lengthscale.to(device, dtype),
         torch.tensor(ratio, dtype=dtype, device=device), LOWEST_PIVOT, a, b, amplified, work, work_size, q, m, padded, d,
-        KERNEL=KERNEL_NUMBERS[kernel.name], B=_TILE, ROWS=_ROWS, DEPTH=_DEPTH,
+        KERNEL=KERNEL_NUMBERS[kernel.name], B=_TILE, ROWS=_ROWS,
         PRECISION=_SINGLE if dtype == torch.float32 else "ieee", num_warps=_WARPS,
     )  # fmt: skip
     a, b = a.double(), b.double()

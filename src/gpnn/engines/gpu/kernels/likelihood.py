@@ -4,22 +4,23 @@ import triton
 import triton.language as tl
 
 from gpnn.engines.gpu.kernels.covariance import correlation_slope, one_minus_correlation
-from gpnn.engines.gpu.kernels.solve import factor_tile
+from gpnn.engines.gpu.kernels.solve import inverse_factor
 
 
 @triton.jit(do_not_specialize=["m"])
 def predictive_likelihood(
-    chosen, X_star, y_star, rows, y, neighbors, theta, gradient, outcomes, innovations, m, d,
-    KERNEL: tl.constexpr, S: tl.constexpr, WITH_GRADIENT: tl.constexpr,
+    X_star, y_star, rows, y, neighbors, batch, gradients, outcomes, innovations, m, d,
+    KERNEL: tl.constexpr, S: tl.constexpr, LEARNING: tl.constexpr,
 ):  # fmt: skip
-    """Of one of the chosen (c,): gradient (c, d + 2) in l_1 … l_d, σ_f², σ_ξ²; outcomes (c, 2): y* − μ* and σ*²;
-    innovations (c, m). NaN where K is not positive definite.
+    """Of one of the chosen probes. If LEARNING: gradients (c, d + 4) in l_1 … l_d, σ_f², σ_ξ², then 1, and the mean
+    innovation of all rows but the first; 0, 0 and 1 where K is not positive definite. Else outcomes (c, 2): y* − μ* and
+    σ*², and innovations (c, m); NaN there.
 
-    X_star (q, d), y_star (q,), rows (n, d), y (n,), neighbors (q, m); theta (d + 4,): parameters, share and typical (see
-    the compiled twin). S is a power of two above m.
+    X_star (q, d), y_star (q,), rows (n, d), y (n,), neighbors (q, m). batch (d + 4 + c,): parameters, share and typical
+    (see the compiled twin), and the numbers of the chosen. S is a power of two above m.
     """
     at = tl.program_id(0).to(tl.int64)
-    q = tl.load(chosen + at)
+    q = tl.load(batch + d + 4 + at).to(tl.int64)
     i = tl.arange(0, S)
     inside = i < m
     query = i == m
@@ -27,30 +28,28 @@ def predictive_likelihood(
     address = tl.where(query, X_star + q * d, rows + number * d)
     r2 = tl.zeros((S, S), tl.float64)
     for k in range(0, d):
-        value = tl.load(address + k, mask=i <= m, other=0.0).to(tl.float64) / tl.load(theta + k)
+        value = tl.load(address + k, mask=i <= m, other=0.0).to(tl.float64) / tl.load(batch + k)
         difference = value[:, None] - value[None, :]
         r2 += difference * difference
-    kernel_variance, noise_variance = tl.load(theta + d), tl.load(theta + d + 1)
+    kernel_variance, noise_variance = tl.load(batch + d), tl.load(batch + d + 1)
     diagonal = i[:, None] == i[None, :]
     K = kernel_variance * (1.0 - one_minus_correlation(r2, KERNEL))
     K = tl.where(diagonal, K + noise_variance, K)
     exists = (i <= m)[:, None] & (i <= m)[None, :]
     K = tl.where(exists, K, tl.where(diagonal, 1.0, 0.0))
-    _, inverse = factor_tile(K, m + 1, 0.0, S)
+    inverse = inverse_factor(K, m + 1, 0.0, batch, 0, False, S)
 
     target = tl.load(tl.where(query, y_star + q, y + number), mask=i <= m, other=0.0)
     whitened = tl.sum(inverse * target[None, :], axis=1)  # L⁻¹y
-    tl.store(innovations + at * m + i, whitened * whitened, mask=inside)
     last = tl.sum(tl.where(query[None, :], inverse, 0.0), axis=1)  # L⁻¹e
     a = tl.sum(inverse * whitened[:, None], axis=0)  # K⁻¹y
     p = tl.sum(inverse * last[:, None], axis=0)  # K⁻¹e
     precision = tl.sum(tl.where(query, p, 0.0), axis=0)
     error = tl.sum(tl.where(query, a, 0.0), axis=0) / precision
-    tl.store(outcomes + 2 * at, error)
-    tl.store(outcomes + 2 * at + 1, 1.0 / precision)
-
-    if WITH_GRADIENT:
-        share, typical = tl.load(theta + d + 2), tl.load(theta + d + 3)
+    if LEARNING:
+        gradients += at * (d + 4)
+        fine = precision == precision
+        share, typical = tl.load(batch + d + 2), tl.load(batch + d + 3)
         local = tl.sum(tl.where(inside & (i > 0), whitened * whitened, 0.0), axis=0) / tl.maximum(m - 1, 1)
         shrink = tl.where(m > 1, 1.0 / tl.sqrt((1.0 - share) * local / typical + share), 1.0)
         a *= shrink
@@ -63,11 +62,17 @@ def predictive_likelihood(
         along = 0.5 * (1.0 - error * error * precision)  # ΣG_ij K_ij
         weight = tl.where(exists, G * correlation_slope(r2, KERNEL), 0.0)
         for k in range(0, d):
-            lengthscale = tl.load(theta + k)
+            lengthscale = tl.load(batch + k)
             value = tl.load(address + k, mask=i <= m, other=0.0).to(tl.float64) / lengthscale
             difference = value[:, None] - value[None, :]
             total = tl.sum(tl.sum(weight * difference * difference, axis=1), axis=0)
-            tl.store(gradient + at * (d + 2) + k, -2.0 * kernel_variance * total / lengthscale)
+            tl.store(gradients + k, tl.where(fine, -2.0 * kernel_variance * total / lengthscale, 0.0))
         # dK/dσ_f² = (K − σ_ξ²I)/σ_f²
-        tl.store(gradient + at * (d + 2) + d, (along - noise_variance * by_noise) / kernel_variance)
-        tl.store(gradient + at * (d + 2) + d + 1, by_noise)
+        tl.store(gradients + d, tl.where(fine, (along - noise_variance * by_noise) / kernel_variance, 0.0))
+        tl.store(gradients + d + 1, tl.where(fine, by_noise, 0.0))
+        tl.store(gradients + d + 2, tl.where(fine, 1.0, 0.0).to(tl.float64))
+        tl.store(gradients + d + 3, tl.where(fine, local, 1.0))
+    else:
+        tl.store(innovations + at * m + i, whitened * whitened, mask=inside)
+        tl.store(outcomes + 2 * at, error)
+        tl.store(outcomes + 2 * at + 1, 1.0 / precision)

@@ -1,8 +1,7 @@
 """The local systems: A = C − hhᵀ + (σ_ξ²/σ_f²)I of one query, factored tile by tile (see `engines.cpu.solver`).
 
 Two rows are added below A, h and y − center·h, which the factorisation turns into L⁻¹h and L⁻¹(y − center·h). A tile of
-A is computed when its turn comes and never stored; L lies in a work array of the program's own, which the device's cache
-holds. The tiles below the diagonal are solved with the inverse of the diagonal one, and corrected once by what that
+A is computed when its turn comes and never stored; L lies in a work array of the program's own. The tiles below the diagonal are solved with the inverse of the diagonal one, and corrected once by what that
 leaves: so they are as accurate as substitution would make them, at the speed of matrix products.
 """
 
@@ -15,27 +14,27 @@ STRIP = tl.constexpr(16)  # rows of the index lie in strips of sixteen (`cells.R
 
 
 @triton.jit
-def factor_tile(S, n_columns, lowest, B: tl.constexpr):
-    """The Cholesky factor of the first n_columns columns of a symmetric tile S (B, B), and the inverse of that factor.
+def inverse_factor(S, n_columns, lowest, L, stride, STORE: tl.constexpr, B: tl.constexpr):
+    """L⁻¹ of the symmetric tile S = LLᵀ (B, B), of which the first n_columns columns are factored.
 
-    Rows beyond n_columns are carried along, as rows below the factor. NaN from the first pivot not above `lowest`.
+    Each column of S makes room for one of the inverse when its turn is over; that of L goes to memory, if STORE. Rows
+    beyond n_columns are carried along there as rows below the factor. NaN from the first pivot not above `lowest`.
     """
     index = tl.arange(0, B)
-    inverse = tl.where(index[:, None] == index[None, :], 1.0, 0.0).to(S.dtype)
     for c in range(0, n_columns):
         here = index == c
         later = index > c
         column = tl.sum(tl.where(here[None, :], S, 0.0), axis=1)
-        row = tl.sum(tl.where(here[:, None], S, 0.0), axis=0)
+        row = tl.sum(tl.where(here[:, None], S, 0.0), axis=0)  # before c, that of the inverse
         pivot = tl.sum(tl.where(here, row, 0.0), axis=0)
         scale = tl.where(pivot > lowest, 1.0 / tl.sqrt(pivot), float("nan")).to(S.dtype)
-        column = tl.where(index >= c, column * scale, 0.0)
-        row = tl.where(later, row * scale, 0.0)
-        S = tl.where(here[None, :], column[:, None], S - column[:, None] * row[None, :])
-        own = tl.sum(tl.where(here[:, None], inverse, 0.0), axis=0) * scale
-        below = tl.where(later, column, 0.0)
-        inverse = tl.where(here[:, None], own[None, :], inverse - below[:, None] * own[None, :])
-    return tl.where(index[:, None] >= index[None, :], S, 0.0), inverse
+        if STORE:
+            tl.store(L + index * stride + c, column * scale, mask=index >= c)
+        column = tl.where(later, column * scale, 0.0)
+        row = tl.where(here, scale, row * scale)
+        S = tl.where(here[None, :], 0.0, S) - column[:, None] * row[None, :]
+        S = tl.where(here[:, None], row[None, :], S)
+    return tl.where(index[:, None] >= index[None, :], S, 0.0)
 
 
 @triton.jit
@@ -59,7 +58,7 @@ def _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL: tl.constexpr):
 def solve(
     strips, neighbors, X_star, y_centred, center, inverse_lengthscale, ratio, lowest, A_h, A_y, amplified,
     work, work_size, n_queries, m, padded, d,
-    KERNEL: tl.constexpr, B: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
+    KERNEL: tl.constexpr, B: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """L⁻¹h → A_h (q, m), L⁻¹(y − center·h) → A_y (q, m), and `amplified` (q, 2): Σ A_ii v_i² and Σ A_ii w_i² for
     v = A⁻¹h and w = A⁻¹(y − center·h). All NaN where A is not positive definite.
@@ -101,24 +100,25 @@ def solve(
             j = J + index
             S = _tile(z, g, rhs, j, j, ratio, m, padded, d, KERNEL)
             done = tl.zeros((B, B), dtype)
-            for K in range(0, J, DEPTH):
-                k = K + tl.arange(0, DEPTH)
-                left = tl.load(L + j[:, None] * padded + k[None, :], mask=(k < J)[None, :], other=0.0)
+            for K in range(0, J, B):
+                left = tl.load(L + j[:, None] * padded + (K + index)[None, :])
                 done = tl.dot(left, tl.trans(left), done, input_precision=PRECISION, out_dtype=dtype)
-            diagonal, inverse = factor_tile(S - done, tl.minimum(B, m - J), lowest, B)
-            tl.store(L + j[:, None] * padded + j[None, :], diagonal)
+            own = L + J * padded + J
+            inverse = inverse_factor(S - done, tl.minimum(B, m - J), lowest, own, padded, True, B)
             tl.store(inverses + J * B + index[:, None] * B + index[None, :], inverse)
+            tl.debug_barrier()
+            lower_half = index[:, None] >= index[None, :]
+            diagonal = tl.load(own + index[:, None] * padded + index[None, :], mask=lower_half, other=0.0)
             inverse_t, diagonal_t = tl.trans(inverse), tl.trans(diagonal)
-            for I in range(J + B, padded, ROWS):
-                r = I + tl.arange(0, ROWS)
+            for below in range(J + B, padded, ROWS):
+                r = below + tl.arange(0, ROWS)
                 exists = (r < padded)[:, None]
                 r = tl.minimum(r, padded - 1)
                 R = _tile(z, g, rhs, r, j, ratio, m, padded, d, KERNEL)
                 sums = tl.zeros((ROWS, B), dtype)
-                for K in range(0, J, DEPTH):
-                    k = K + tl.arange(0, DEPTH)
-                    upper = tl.load(L + j[:, None] * padded + k[None, :], mask=(k < J)[None, :], other=0.0)
-                    lower = tl.load(L + r[:, None] * padded + k[None, :], mask=(k < J)[None, :], other=0.0)
+                for K in range(0, J, B):
+                    upper = tl.load(L + j[:, None] * padded + (K + index)[None, :])
+                    lower = tl.load(L + r[:, None] * padded + (K + index)[None, :])
                     sums = tl.dot(lower, tl.trans(upper), sums, input_precision=PRECISION, out_dtype=dtype)
                 R -= sums
                 X = tl.dot(R, inverse_t, input_precision=PRECISION, out_dtype=dtype)
@@ -136,11 +136,11 @@ def solve(
             b = tl.load(L + (m + 1) * padded + j, mask=j < m, other=0.0)
             tl.store(A_h + at * m + j, a, mask=j < m)
             tl.store(A_y + at * m + j, b, mask=j < m)
-            for I in range(first + B, padded, B):
-                i = I + index
-                below = tl.load(L + i[:, None] * padded + j[None, :], mask=(i < m)[:, None], other=0.0)
-                a -= tl.sum(below * tl.load(v + i)[:, None], axis=0)
-                b -= tl.sum(below * tl.load(w + i)[:, None], axis=0)
+            for i0 in range(first + B, padded, B):
+                i = i0 + index
+                tile = tl.load(L + i[:, None] * padded + j[None, :], mask=(i < m)[:, None], other=0.0)
+                a -= tl.sum(tile * tl.load(v + i)[:, None], axis=0)
+                b -= tl.sum(tile * tl.load(w + i)[:, None], axis=0)
             inverse = tl.load(inverses + first * B + index[:, None] * B + index[None, :])
             inverse = tl.where((j < m)[:, None], inverse, 0.0)
             a = tl.sum(inverse * a[:, None], axis=0)
@@ -148,9 +148,9 @@ def solve(
             tl.store(v + j, a)
             tl.store(w + j, b)
             gj = tl.load(g + j)
-            own = gj * (2.0 - gj) + ratio
-            weights += own * a * a
-            residuals += own * b * b
+            variance = gj * (2.0 - gj) + ratio
+            weights += variance * a * a
+            residuals += variance * b * b
             tl.debug_barrier()
         tl.store(amplified + 2 * at, tl.sum(weights, axis=0))
         tl.store(amplified + 2 * at + 1, tl.sum(residuals, axis=0))
