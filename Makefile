@@ -13,7 +13,7 @@ demo: .venv/installed
 	$(BIN)/gpnn demo
 
 test: .venv/installed-test lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal # a process per core, each for itself
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -7,6 +7,20 @@ def rng():
     return np.random.default_rng(0)
 
 
+@pytest.fixture
+def few_steps(monkeypatch):
+    """Learning stops early, though every candidate is tried: for tests of what surrounds it."""
+    shorten(monkeypatch)
+
+
+def shorten(patch: pytest.MonkeyPatch) -> None:
+    from gpnn.stages import selection
+
+    schedule = {"_FIRST": (4, 6, 10), "_NEXT": (5, 5), "_LAST": (10,) * 2, "_HEATS": ((4, (10,) * 3),)}
+    for name, steps in (schedule | {"_THOROUGH_HEATS": ((6, (5,) * 4), (2, (5,) * 4))}).items():
+        patch.setattr(selection, name, steps)
+
+
 @pytest.fixture(scope="session")
 def wavy():
     """3000 rows of a smooth function of three columns with noise of variance 0.01, in no particular units."""
@@ -23,7 +37,9 @@ def wavy_model(wavy):
     from gpnn import GPnnRegressor
 
     X, y = wavy
-    return GPnnRegressor(whitening="diagonal", random_state=0, n_jobs=1).fit(X[:2000], y[:2000])
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        return GPnnRegressor(whitening="diagonal", random_state=0, n_jobs=1).fit(X[:2000], y[:2000])
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ def test_examples(page):
 def test_readme_example():
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(code.replace("100_000", "10_000"), {})
+        exec(code.replace("100_000", "5_000"), {})
     assert "coverage_90" in printed.getvalue()
 
 

@@ -28,7 +28,7 @@ QUICK = {
 
 @parametrize_with_checks([GPnnRegressor(random_state=0), GPnnRegressor.paper(n_neighbors=30, random_state=0)])
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_estimator_checks(estimator, check):
+def test_scikit_learn_estimator_checks(estimator, check, few_steps):
     check(estimator)
 
 

@@ -6,7 +6,8 @@ import pytest
 from gpnn.cli import main
 
 
-def test_demo_prints_measured_values_beside_limits(capsys):
+def test_demo_prints_measured_values_beside_limits(capsys, monkeypatch, few_steps):
+    monkeypatch.setattr("gpnn.cli.demo._TEST_ROWS", 2000)
     assert main(["demo", "--rows", "3000", "--kernel", "rbf", "--seed", "1"]) == 0
     out = capsys.readouterr().out
     for word in ("RMSE", "NLL", "calibration", "90 % coverage", "learn", "index", "calibrate", "limit"):
@@ -15,7 +16,7 @@ def test_demo_prints_measured_values_beside_limits(capsys):
     assert 0.29 < rmse < 0.9  # between the noise and no skill at all
 
 
-def test_demo_of_few_rows(capsys):
+def test_demo_of_few_rows(capsys, few_steps):
     assert main(["demo", "--rows", "100"]) == 0
     assert "chosen" in capsys.readouterr().out
 

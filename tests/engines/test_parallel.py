@@ -101,11 +101,12 @@ def run_in_terminal(code: str) -> str:
 
 
 def test_bars_in_a_terminal_and_nowhere_else():
-    shown = run_in_terminal(LOOPS.format(name="'search'"))
+    unnamed, named = (LOOPS.format(name=name) for name in (None, "'search'"))
+    before, shown = run_in_terminal(f"{unnamed}print('then', flush=True){named}").split("then")
+    assert before == ""
     assert "search" in shown
     assert "Traceback" not in shown
-    assert run_in_terminal(LOOPS.format(name=None)) == ""
-    piped = subprocess.run([sys.executable, "-c", LOOPS.format(name="'search'")], capture_output=True, check=True)
+    piped = subprocess.run([sys.executable, "-c", named], capture_output=True, check=True)
     assert piped.stdout + piped.stderr == b""
 
 
