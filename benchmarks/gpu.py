@@ -120,7 +120,9 @@ def exact(quick: bool) -> dict:
                     whitening="full", random_state=0,
                 ).fit(X, y)  # fmt: skip
                 true, law = (model.set_params(engine=on).predict_distribution(X_test) for on in ("reference", "gpu"))
-                errors.append((np.abs((law.mean - true.mean) / true.std).max(), np.abs(law.variance / true.variance - 1).max()))
+                errors.append(
+                    (np.abs((law.mean - true.mean) / true.std).max(), np.abs(law.variance / true.variance - 1).max())
+                )
             mean, variance = np.max(errors, axis=0)
             found[f"{name} {kernel}"] = {"mean_sd": mean, "variance": variance}
     return found

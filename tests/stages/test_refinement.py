@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from gpnn import Hyperparameters
-from gpnn.engines import reference
+from gpnn.engines import Probes, reference
 from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
 from gpnn.engines.compiled.likelihood import predictive_likelihood, predictive_likelihoods, scratch
-from gpnn.kernels import KERNELS, get_kernel
-from gpnn.engines import Probes
 from gpnn.engines.cpu.learner import CPULearner
+from gpnn.kernels import KERNELS, get_kernel
 from gpnn.stages.refinement import predict, refine
 
 
@@ -110,5 +109,7 @@ def test_refinement_finds_which_columns_matter(relevant_and_not):
     errors = [np.sqrt(np.mean((judge.y - law.mean) ** 2)) for law, _ in outcomes]
     assert errors[1] < 0.3 * errors[0]
     assert errors[1] < 0.08  # the noise is 0.05
-    again = refine(CPULearner(X, y, seed=0, n_jobs=2), learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0))
+    again = refine(
+        CPULearner(X, y, seed=0, n_jobs=2), learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0)
+    )
     assert again == refined

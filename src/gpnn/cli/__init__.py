@@ -8,7 +8,7 @@ from functools import cache
 
 from gpnn import __version__
 from gpnn.cli import datasets, demo, evaluate, fit, inspect, predict, report, simulate
-from gpnn.common.errors import GPnnWarning, InvalidInputError, MissingExtraError
+from gpnn.common.errors import DeviceError, GPnnWarning, InvalidInputError, MissingExtraError
 
 # Each has add_to(commands), which sets the function to run.
 _COMMANDS = (fit, predict, evaluate, report, inspect, demo, simulate, datasets)
@@ -39,7 +39,7 @@ def _run(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's own last flush is silent
         return 141
-    except (InvalidInputError, MissingExtraError, OSError) as error:
+    except (DeviceError, InvalidInputError, MissingExtraError, OSError) as error:
         _say(str(error))
         return 2
     except KeyboardInterrupt:

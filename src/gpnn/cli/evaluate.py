@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from gpnn.cli.arguments import add_jobs, add_missing
+from gpnn.cli.arguments import add_engine, add_missing
 
 _MEANINGS = {
     "rows": "",
@@ -24,7 +24,7 @@ def add_to(commands) -> None:
     add("--units", choices=["y", "whitened"], default="y",
         help="whitened: target scaled to variance 1 by the training rows, as in the paper")  # fmt: skip
     add_missing(parser)
-    add_jobs(parser)
+    add_engine(parser)
     add("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run)
 
@@ -33,7 +33,7 @@ def _run(args: argparse.Namespace) -> None:
     from gpnn.tables import TableModel
 
     model = TableModel.load(args.model)
-    model.regressor.set_params(n_jobs=args.jobs, verbose=1)
+    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=1)
     scores = model.evaluate(args.table, args.missing, args.units)
     if args.json:
         print(json.dumps(scores))

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from gpnn.cli import inspect
-from gpnn.cli.arguments import add_jobs, add_missing, seed, whole_number
+from gpnn.cli.arguments import add_engine, add_missing, seed, whole_number
 from gpnn.common.kernels import KERNELS
 from gpnn.files.whole import check_folder
 from gpnn.regressor import GPnnRegressor
@@ -33,7 +33,7 @@ def add_to(commands) -> None:
         help="categories with more levels become mean targets (default: 20)")  # fmt: skip
     add("--seed", type=seed, default=0, help="a whole number from 0 to 2³² − 1")
     add_missing(parser)
-    add_jobs(parser)
+    add_engine(parser)
     add("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run)
 
@@ -42,7 +42,7 @@ def _run(args: argparse.Namespace) -> None:
     from gpnn.tables import TableModel
 
     check_folder(args.out)
-    asked = {"kernel": args.kernel, "n_neighbors": args.neighbors, "holdout": args.holdout}
+    asked = {"engine": args.engine, "kernel": args.kernel, "n_neighbors": args.neighbors, "holdout": args.holdout}
     settings = {name: value for name, value in asked.items() if value is not None}
     recipe = GPnnRegressor.paper if args.paper else GPnnRegressor
     regressor = recipe(**settings, n_jobs=args.jobs, random_state=args.seed, verbose=1)

@@ -48,6 +48,7 @@ def _facts(path: Path) -> dict:
         "recall": report["recall"],
         "alpha": learned["alpha_"],
         "alpha_interval": learned["alpha_interval_"],
+        "engine": report.get("engine", "cpu"),  # files from before there were others do not say
         "seconds": report["seconds"],
     }
 

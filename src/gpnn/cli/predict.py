@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from gpnn.cli.arguments import add_jobs, add_missing
+from gpnn.cli.arguments import add_engine, add_missing
 
 
 def add_to(commands) -> None:
@@ -22,7 +22,7 @@ def add_to(commands) -> None:
     add("--coverage", type=float, default=0.9, help="probability that y lies between lower and upper (default: 0.9)")
     add("--keep", nargs="+", default=[], metavar="COLUMN", help="columns of the table to put before the predictions")
     add_missing(parser)
-    add_jobs(parser)
+    add_engine(parser)
     add("--json", action="store_true", help="with --out: print JSON about the file written")
     parser.set_defaults(run=_run)
 
@@ -31,7 +31,8 @@ def _run(args: argparse.Namespace) -> None:
     from gpnn.tables import TableModel
 
     model = TableModel.load(args.model)
-    model.regressor.set_params(n_jobs=args.jobs, verbose=0)  # one bar for all rows, not one per batch
+    # One bar for all rows, not one per batch.
+    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=0)
     n_rows = model.predict_file(args.table, args.out, args.coverage, args.keep, args.missing, progress="predict")
     if args.out is not None and args.json:
         print(json.dumps({"out": str(args.out), "rows": n_rows, "coverage": args.coverage}))

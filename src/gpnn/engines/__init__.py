@@ -56,7 +56,7 @@ class Engine(Protocol):
         """An engine that holds an index built before, here or elsewhere."""
         ...
 
-    def recall(self, rows: NDArray, n_neighbors: int) -> float:
+    def recall(self, rows: Any, n_neighbors: int) -> float:
         """The share of their true neighbours that a search finds for whitened rows (q, d) of its own kind."""
         ...
 

@@ -1,7 +1,7 @@
-"""Seam 2: how the m×m system of each query is solved.
+"""What every engine's solver shares: what a solution is, when a system counts as singular, when float32 is enough.
 
-A solver is a function of the queries, their neighbours and the model. It runs in the calling thread, holds no
-interpreter lock if it is compiled, and its answer for a query depends on that query's rows alone.
+A solver of this machine is a function of the queries, their neighbours and the model. It runs in the calling thread,
+holds no interpreter lock if it is compiled, and its answer for a query depends on that query's rows alone.
 """
 
 from typing import NamedTuple, Protocol
@@ -17,6 +17,18 @@ LOWEST_PIVOT = 1e-13
 
 JITTERS = (0.0, *10.0 ** np.arange(-10, -3))
 """What is added to the diagonal of a singular system, relative to σ_f²: the first that helps, never more than 1e-4."""
+
+TOLERANCE = 7e-4
+"""Of means in predictive standard deviations, of variances in themselves: a query whose rounding errors could be larger
+in float32 is solved again in float64."""
+
+ROUNDING = {"exponential": (20, 20), "rbf": (30, 80), "matern32": (60, 150), "matern52": (80, 500)}
+"""What float32's error estimates, of the mean and of the variance, are multiplied by before they are held against the
+tolerance: at least twice what would have kept every error below 1e-3, over real data in 2 to 9 dimensions, lengthscales
+of 0.03 to 100 and σ_f²/σ_ξ² of 10 to 10⁷ (`benchmarks/precision.py`)."""
+
+EPSILON = 6e-8
+"""float32's unit roundoff."""
 
 
 class LocalSolution(NamedTuple):

@@ -68,7 +68,8 @@ class CPU:
         seed: int,
         progress: Any = None,
     ) -> Self:
-        spec = make_index(index, *rows.shape, n_neighbors)
+        n, d = rows.shape
+        spec = make_index(index, n, d, n_neighbors)
         built = spec.build(rows, n_neighbors, rows[probes], self.n_jobs, seed, progress)
         return self.hold(built, y[built.order])
 

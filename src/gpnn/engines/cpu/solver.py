@@ -26,18 +26,7 @@ from gpnn.engines.compiled import aligned, inline, jit
 from gpnn.engines.compiled.cholesky import factor, solve_transposed
 from gpnn.engines.compiled.covariance import KERNEL_TAGS, covariance
 from gpnn.engines.compiled.vectors import LANES, fma, like, load, store
-from gpnn.engines.local import JITTERS, LOWEST_PIVOT, LocalSolution
-
-_TOLERANCE = 7e-4
-"""Of means in predictive standard deviations, of variances in themselves: a query whose rounding errors could be larger
-is solved again in float64."""
-
-_ROUNDING = {"exponential": (20, 20), "rbf": (30, 80), "matern32": (60, 150), "matern52": (80, 500)}
-"""What float32's error estimates, of the mean and of the variance, are multiplied by before they are held against the
-tolerance: at least twice what would have kept every error below 1e-3, over real data in 2 to 9 dimensions, lengthscales
-of 0.03 to 100 and σ_f²/σ_ξ² of 10 to 10⁷ (`benchmarks/precision.py`)."""
-
-_EPSILON = 6e-8  # float32's unit roundoff
+from gpnn.engines.local import EPSILON, JITTERS, LOWEST_PIVOT, ROUNDING, TOLERANCE, LocalSolution
 
 
 @inline
@@ -143,8 +132,8 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, 
         for i in range(m):
             spread = max(spread, abs(y[i] - center))
         weights, residuals = _amplification(A, g, ratio, m, n_strips, lanes, stride)
-        mean_error = _EPSILON * (np.sqrt(weights * residuals) / precision + 2 * (abs(center) + spread))
-        variance_error = _EPSILON * weights / (precision * precision)
+        mean_error = EPSILON * (np.sqrt(weights * residuals) / precision + 2 * (abs(center) + spread))
+        variance_error = EPSILON * weights / (precision * precision)
     return mean_error, variance_error
 
 
@@ -203,7 +192,7 @@ def solve_path(
 
     attempt(np.float32, np.ones(queries, dtype=bool))
     variance = params.kernel_variance * shrinkage[:, -1] + params.noise_variance
-    for_mean, for_variance = (_TOLERANCE / factor for factor in _ROUNDING[kernel.name])
+    for_mean, for_variance = (TOLERANCE / factor for factor in ROUNDING[kernel.name])
     accurate = errors[0] <= for_mean * np.sqrt(variance)
     accurate &= params.kernel_variance * errors[1] <= for_variance * variance
     shrinkage[~accurate] = np.nan  # comparisons with NaN are False

@@ -44,12 +44,11 @@ class Cells:
         check_room(rows.strips.nbytes, device, f"{rows.n} rows of {rows.d} columns")
         strips = upload(rows.strips, device)
         if isinstance(index, KDTree):
-            starts, low, high = index.subtrees(_BOX_ROWS, _MOST_BOXES)
-            boxes = [upload(np.ascontiguousarray(side.T), device) for side in (low, high)]
-            return cls(strips, rows.n, upload(starts, device), *boxes, slack=index.slack)
+            starts, *sides = index.subtrees(_BOX_ROWS, _MOST_BOXES)
+            low, high = (upload(side.T, device) for side in sides)
+            return cls(strips, rows.n, upload(starts, device), low, high, slack=index.slack)
         if isinstance(index, IVF) and not index.exact:
-            centres = index._centres.take(np.arange(index._centres.n)).T
-            centres = upload(np.ascontiguousarray(centres), device)
+            centres = upload(index._centres.take(np.arange(index._centres.n)).T, device)
             return cls(strips, rows.n, upload(index._starts, device), centres, centres, n_probed=index.n_probed)
         return cls.plain(strips, rows.n)
 

@@ -50,6 +50,7 @@ class GPU:
 
     index: NeighborIndex
     y: Array
+    _held: _Held
 
     def __init__(self, device: str = "cuda", n_jobs: int | None = None, batch_size: int | None = None):
         self.device, self.n_jobs, self.batch_size = device, n_jobs, batch_size
@@ -89,11 +90,12 @@ class GPU:
         seed: int,
         progress: Any = None,
     ) -> Self:
-        spec = make_index(index, *rows.shape, n_neighbors)
+        n, d = rows.shape
+        spec = make_index(index, n, d, n_neighbors)
         probe_rows = rows[torch.from_numpy(probes).to(rows.device)]
         if isinstance(spec, IVF):
-            built, cells = build_inverted(spec, rows, n_neighbors, probe_rows, seed)
-            return self._hold(built, y[built.order], cells)
+            inverted, cells = build_inverted(spec, rows, n_neighbors, probe_rows, seed)
+            return self._hold(inverted, y[inverted.order], cells)
         host = Rows.allocate(*rows.shape)
         torch.from_numpy(host).copy_(rows)
         built = spec.build(host, n_neighbors, probe_rows.cpu().numpy(), self.n_jobs, seed, progress)

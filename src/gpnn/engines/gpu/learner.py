@@ -1,4 +1,4 @@
-"""The loops of learning on the device: every row is compared, in the metric of the moment; gradients come in batches."""
+"""The loops of learning on the device: every row is compared, in the metric of the moment; gradients of a batch."""
 
 from __future__ import annotations
 

@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Hyperparameters
-from gpnn.engines.cpu.solver import _EPSILON as EPSILON
-from gpnn.engines.cpu.solver import _ROUNDING as ROUNDING
-from gpnn.engines.cpu.solver import _TOLERANCE as TOLERANCE
 from gpnn.engines.gpu.cells import Cells
-from gpnn.engines.gpu.device import programs
+from gpnn.engines.gpu.device import programs, upload
 from gpnn.engines.gpu.kernels import solve as kernels
 from gpnn.engines.gpu.kernels.covariance import KERNEL_NUMBERS
-from gpnn.engines.local import JITTERS, LOWEST_PIVOT
+from gpnn.engines.local import EPSILON, JITTERS, LOWEST_PIVOT, ROUNDING, TOLERANCE
 
-_TILE, _ROWS, _WARPS, _EACH, _SINGLE = 32, 32, 2, 16, "tf32x3"
+_TILE, _WARPS = 32, 2  # the quickest on an H200 of tiles of 16, 32, 64 and 1, 2, 4, 8 warps
+_EACH = 8  # programs on a multiprocessor, of which registers let four run at a time
+_PRECISION = {torch.float32: "tf32x3", torch.float64: "ieee"}
+"""Of matrix products: three of TF32 are nearly as accurate as one of float32, and twice as fast."""
 
 
 def solve_path(
@@ -70,13 +70,13 @@ def _attempt(cells, neighbors, X_star, y_neighbors, kernel, params, sizes, dtype
     work = torch.empty(n_programs * work_size, dtype=dtype, device=device)
     a, b = torch.empty(2, q, m, dtype=dtype, device=device)
     amplified = torch.empty(q, 2, dtype=dtype, device=device)
-    inverse_lengthscale = torch.from_numpy(np.broadcast_to(1 / np.asarray(params.lengthscale, dtype=float), d).copy())
-    ratio = params.noise_variance / params.kernel_variance + extra
+    inverse_lengthscale = np.broadcast_to(1 / np.asarray(params.lengthscale, dtype=float), d)
+    ratio = np.array(params.noise_variance / params.kernel_variance + extra)
+    scale, ratio_there = (upload(values, device).to(dtype) for values in (inverse_lengthscale, ratio))
     kernels.solve[(n_programs,)](
-        cells.strips, neighbors, X_star, y_centred.to(dtype), center.to(dtype), inverse_lengthscale.to(device, dtype),
-        torch.tensor(ratio, dtype=dtype, device=device), LOWEST_PIVOT, a, b, amplified, work, work_size, q, m, padded, d,
-        KERNEL=KERNEL_NUMBERS[kernel.name], B=_TILE, ROWS=_ROWS,
-        PRECISION=_SINGLE if dtype == torch.float32 else "ieee", num_warps=_WARPS,
+        cells.strips, neighbors, X_star, y_centred.to(dtype), center.to(dtype), scale, ratio_there, LOWEST_PIVOT,
+        a, b, amplified, work, work_size, q, m, padded, d,
+        KERNEL=KERNEL_NUMBERS[kernel.name], B=_TILE, PRECISION=_PRECISION[dtype], num_warps=_WARPS,
     )  # fmt: skip
     a, b = a.double(), b.double()
     # Row i of L⁻¹ sees rows up to i only: each partial sum is the answer for that many neighbours.

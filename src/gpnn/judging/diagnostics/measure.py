@@ -13,6 +13,7 @@ from gpnn.common.errors import InvalidInputError
 from gpnn.common.provenance import machine, now, versions
 from gpnn.common.types import Array
 from gpnn.contract import DistributionRegressor
+from gpnn.engines import make_engine
 from gpnn.judging.diagnostics.findings import findings, verdict
 from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord
 from gpnn.regressor import GPnnRegressor
@@ -106,6 +107,8 @@ def _fit_record(model: GPnnRegressor, X) -> FitRecord:
         m_curve=tuple(report.get("m_curve", ())),
         candidates=tuple(report.get("candidates", ())),
         finalists=tuple(report.get("finalists", ())),
+        engine=report.get("engine", "cpu"),  # files from before there were others do not say
+        predict_engine=make_engine(model.engine, model.n_jobs).describe(),
         seconds=dict(report["seconds"]),
         model_bytes=sum({id(array): array.nbytes for array in _arrays(model, set())}.values()),
         peak_bytes=report.get("peak_memory"),

@@ -72,6 +72,10 @@ class FitRecord:
     """RMSE and NLL of held-out rows for several m; empty where m was given."""
     candidates: tuple[dict, ...]
     finalists: tuple[dict, ...]
+    engine: str
+    """What did the work of fitting."""
+    predict_engine: str
+    """What makes predictions now."""
     seconds: dict[str, float]
     """Of each stage."""
     model_bytes: int

@@ -173,8 +173,8 @@ def _cell(value) -> str:
 
 def _cost(found: Diagnostics, fit: FitRecord) -> Markup:
     facts = {
-        "fit": seconds(sum(fit.seconds.values())),
-        "predict": f"{found.n_rows / max(found.predict_seconds, 1e-9):,.0f} rows/s",
+        "fit": f"{seconds(sum(fit.seconds.values()))} ({fit.engine})",
+        "predict": f"{found.n_rows / max(found.predict_seconds, 1e-9):,.0f} rows/s ({fit.predict_engine})",
         "model in memory": size(fit.model_bytes),
     }
     if fit.peak_bytes is not None:

@@ -1,8 +1,9 @@
 """The local systems: A = C − hhᵀ + (σ_ξ²/σ_f²)I of one query, factored tile by tile (see `engines.cpu.solver`).
 
-Two rows are added below A, h and y − center·h, which the factorisation turns into L⁻¹h and L⁻¹(y − center·h). A tile of
-A is computed when its turn comes and never stored; L lies in a work array of the program's own. The tiles below the diagonal are solved with the inverse of the diagonal one, and corrected once by what that
-leaves: so they are as accurate as substitution would make them, at the speed of matrix products.
+Two rows are added below A, h and y − center·h, which the factorisation turns into L⁻¹h and L⁻¹(y − center·h). A tile
+of A is computed when its turn comes and never stored; L lies in a work array of the program's own. Tiles below the
+diagonal are solved with the inverse of the diagonal one, and corrected once by what that leaves: so they are as
+accurate as substitution would make them, at the speed of matrix products.
 """
 
 import triton
@@ -58,7 +59,7 @@ def _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL: tl.constexpr):
 def solve(
     strips, neighbors, X_star, y_centred, center, inverse_lengthscale, ratio, lowest, A_h, A_y, amplified,
     work, work_size, n_queries, m, padded, d,
-    KERNEL: tl.constexpr, B: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    KERNEL: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """L⁻¹h → A_h (q, m), L⁻¹(y − center·h) → A_y (q, m), and `amplified` (q, 2): Σ A_ii v_i² and Σ A_ii w_i² for
     v = A⁻¹h and w = A⁻¹(y − center·h). All NaN where A is not positive definite.
@@ -110,21 +111,19 @@ def solve(
             lower_half = index[:, None] >= index[None, :]
             diagonal = tl.load(own + index[:, None] * padded + index[None, :], mask=lower_half, other=0.0)
             inverse_t, diagonal_t = tl.trans(inverse), tl.trans(diagonal)
-            for below in range(J + B, padded, ROWS):
-                r = below + tl.arange(0, ROWS)
-                exists = (r < padded)[:, None]
-                r = tl.minimum(r, padded - 1)
-                R = _tile(z, g, rhs, r, j, ratio, m, padded, d, KERNEL)
-                sums = tl.zeros((ROWS, B), dtype)
+            for below in range(J + B, padded, B):
+                i = below + index
+                S = _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL)
+                done = tl.zeros((B, B), dtype)
                 for K in range(0, J, B):
                     upper = tl.load(L + j[:, None] * padded + (K + index)[None, :])
-                    lower = tl.load(L + r[:, None] * padded + (K + index)[None, :])
-                    sums = tl.dot(lower, tl.trans(upper), sums, input_precision=PRECISION, out_dtype=dtype)
-                R -= sums
-                X = tl.dot(R, inverse_t, input_precision=PRECISION, out_dtype=dtype)
-                R -= tl.dot(X, diagonal_t, input_precision=PRECISION, out_dtype=dtype)
-                X += tl.dot(R, inverse_t, input_precision=PRECISION, out_dtype=dtype)
-                tl.store(L + r[:, None] * padded + j[None, :], X, mask=exists)
+                    lower = tl.load(L + i[:, None] * padded + (K + index)[None, :])
+                    done = tl.dot(lower, tl.trans(upper), done, input_precision=PRECISION, out_dtype=dtype)
+                S -= done
+                X = tl.dot(S, inverse_t, input_precision=PRECISION, out_dtype=dtype)
+                S -= tl.dot(X, diagonal_t, input_precision=PRECISION, out_dtype=dtype)
+                X += tl.dot(S, inverse_t, input_precision=PRECISION, out_dtype=dtype)
+                tl.store(L + i[:, None] * padded + j[None, :], X)
             tl.debug_barrier()
 
         weights = tl.zeros((B,), dtype)
