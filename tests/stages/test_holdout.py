@@ -3,7 +3,9 @@ import pytest
 from sklearn.model_selection import GroupKFold, KFold
 
 from gpnn import InvalidInputError
+from gpnn.engines.cpu import CPU
 from gpnn.stages.holdout import from_splitter, leave_one_out, patches, set_aside
+from gpnn.stages.whitening import Whitener
 
 
 def test_judges_take_no_part_in_learning(rng):
@@ -18,7 +20,7 @@ def test_judges_take_no_part_in_learning(rng):
 
 def test_patches_are_compact_and_hide_their_rows(rng):
     X = rng.uniform(size=(4000, 2)).astype(np.float32)
-    plan = patches(X, rng, 1)
+    plan = patches(X, Whitener(np.zeros(2), np.ones(2), 0.0, 1.0), CPU(1), rng)
     assert 200 < len(plan.hidden) <= 400
     np.testing.assert_array_equal(np.sort(np.concatenate([plan.learn, plan.judge])), plan.hidden)
     kept = np.setdiff1d(np.arange(4000), plan.hidden)

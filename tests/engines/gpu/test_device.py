@@ -29,14 +29,14 @@ def data(rng):
 
 def test_a_torch_without_cuda(monkeypatch, data):
     monkeypatch.setattr(torch.version, "cuda", None)
-    with pytest.raises(DeviceError, match="built for CUDA.*engine='cpu'"):
+    with pytest.raises(DeviceError, match=r"built for CUDA.*engine='cpu'"):
         GPnnRegressor(engine="gpu", **GIVEN).fit(*data)
 
 
 def test_no_gpu_or_no_driver(monkeypatch, data):
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(DeviceError, match="nvidia-smi.*engine='cpu'"):
+    with pytest.raises(DeviceError, match=r"nvidia-smi.*engine='cpu'"):
         GPnnRegressor(engine="gpu", **GIVEN).fit(*data)
 
 
@@ -51,7 +51,7 @@ def test_a_gpu_that_is_not_there(monkeypatch):
 
 def test_too_little_memory_for_the_rows(monkeypatch, gpu, data):
     monkeypatch.setattr(devices, "free_bytes", lambda device: 100)
-    with pytest.raises(DeviceError, match="60 rows of 2 columns need .* GiB are free.*engine='cpu'"):
+    with pytest.raises(DeviceError, match=r"60 rows of 2 columns need .* GiB are free.*engine='cpu'"):
         GPnnRegressor(engine=gpu, **GIVEN).fit(*data)
 
 

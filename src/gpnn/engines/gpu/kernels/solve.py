@@ -19,7 +19,7 @@ def inverse_factor(S, n_columns, lowest, L, stride, STORE: tl.constexpr, B: tl.c
     """L⁻¹ of the symmetric tile S = LLᵀ (B, B), of which the first n_columns columns are factored.
 
     Each column of S makes room for one of the inverse when its turn is over; that of L goes to memory, if STORE. Rows
-    beyond n_columns are carried along there as rows below the factor. NaN from the first pivot not above `lowest`.
+    beyond n_columns are carried along there as rows below the factor. All NaN where a pivot is not above `lowest`.
     """
     index = tl.arange(0, B)
     for c in range(0, n_columns):
