@@ -10,6 +10,8 @@ from scipy.special import betaln, ndtr, ndtri, stdtr, stdtrit
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array, Prediction
 
+__all__ = ["calibration", "coverage", "crps", "log_score", "mse", "nll", "observed", "pit", "rmse", "z_squared"]
+
 
 def mse(y: Array, prediction: Prediction) -> float:
     """Mean of e* = (y* − μ*)²."""

@@ -10,6 +10,8 @@ from gpnn.common import metrics
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array, Prediction
 
+__all__ = ["Calibration", "LocalScale", "calibrate", "fit_calibration", "interval", "variance_factor"]
+
 _NEIGHBORS = (8, 16, 24, 32, 48, 64, 100, 200)  # k from which α(x) may be made, and all of them
 _SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of the global α in it
 _FLOORS = np.geomspace(1e-3, 3, 11)  # relative to the median variance
