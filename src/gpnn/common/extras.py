@@ -23,3 +23,16 @@ def import_pooch():
             f"Data sets are downloaded with pooch ({error}). Install it with: pip install 'gpnn[data]'"
         ) from error
     return pooch
+
+
+def import_uvicorn():
+    """uvicorn, with Starlette and httptools beside it."""
+    try:
+        import httptools  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Models are served with Starlette and uvicorn ({error}). Install them with: pip install 'gpnn[serve]'"
+        ) from error
+    return uvicorn

@@ -44,7 +44,7 @@ class Table:
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """All rows of these columns, at most BATCH_ROWS at a time."""
-        with _reading(self.name), progress_bar(self.n_rows, self.progress) as bar:
+        with reading(self.name), progress_bar(self.n_rows, self.progress) as bar:
             for batch in self.read(columns):
                 chosen = pa.RecordBatch.from_arrays([batch.column(name) for name in columns], names=columns)
                 chosen.validate(full=True)  # a damaged file must not lead outside of its buffers
@@ -75,7 +75,7 @@ def open_table(path: str | Path) -> Table:
         )
     if not path.is_file():
         raise FileError(f"There is no file {path}. Check the name and the folder ({Path.cwd()}).")
-    with _reading(str(path)):
+    with reading(str(path)):
         table = _OPENERS[ending](path)
     if not table.types:
         raise FileError(f"{path} has no columns. Check that it is the right file, and that it is whole.")
@@ -84,7 +84,7 @@ def open_table(path: str | Path) -> Table:
 
 def as_table(frame) -> Table:
     """A table in memory: pandas, polars, pyarrow, anything else that speaks Arrow, or a matrix of numbers."""
-    with _reading("the table"):
+    with reading("the table"):
         if hasattr(frame, "iloc"):
             arrow = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
         elif hasattr(frame, "__arrow_c_stream__"):
@@ -100,7 +100,7 @@ def as_table(frame) -> Table:
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
+def reading(name: str) -> Iterator[None]:
     """Whatever goes wrong while reading, said in one line."""
     try:
         yield
@@ -129,16 +129,21 @@ def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
 
 
 def _open_csv(path: Path) -> Table:
-    with pa.input_stream(str(path)) as stream:
+    return csv_table(str(path), lambda: pa.input_stream(str(path)))
+
+
+def csv_table(name: str, open_stream: Callable[[], pa.NativeFile]) -> Table:
+    """CSV that can be opened as often as it is read: a file, or bytes in memory."""
+    with open_stream() as stream:
         header = stream.read(_CSV_BLOCK).split(b"\n", 1)[0]
     if header.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in header:
-        raise FileError(f"{path} is UTF-16 or not text at all. Save it as CSV in UTF-8.")
+        raise FileError(f"{name} is UTF-16 or not text at all. Save it as CSV in UTF-8.")
     outside_quotes = re.sub(r'"[^"]*"', "", header.decode(errors="replace"))
     separator = max(_SEPARATORS, key=outside_quotes.count)
 
     def reader(columns: list[str]) -> pa.csv.CSVStreamingReader:
         return pa.csv.open_csv(
-            str(path),
+            open_stream(),
             pa.csv.ReadOptions(block_size=_CSV_BLOCK),
             pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
             pa.csv.ConvertOptions(
@@ -150,7 +155,7 @@ def _open_csv(path: Path) -> Table:
         )
 
     with reader([]) as first:
-        types = dict.fromkeys(_types(first.schema, str(path)), pa.string())
+        types = dict.fromkeys(_types(first.schema, name), pa.string())
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         last = None
@@ -158,20 +163,20 @@ def _open_csv(path: Path) -> Table:
             for last in batches:
                 yield last
         if last is not None and last.num_rows:
-            _check_quotes(path, last.slice(last.num_rows - 1).to_pylist()[0])
+            _check_quotes(name, open_stream, last.slice(last.num_rows - 1).to_pylist()[0])
 
-    return Table(str(path), types, read, untyped=True)
+    return Table(name, types, read, untyped=True)
 
 
-def _check_quotes(path: Path, last_row: dict) -> None:
+def _check_quotes(name: str, open_stream: Callable[[], pa.NativeFile], last_row: dict) -> None:
     """A quote that is never closed swallows the rest of the file into the last cell."""
     if any("\n" in value for value in last_row.values() if value is not None):
         quotes = 0
-        with pa.input_stream(str(path)) as stream:
+        with open_stream() as stream:
             while part := stream.read(_CSV_BLOCK):
                 quotes += part.count(b'"')
         if quotes % 2:
-            raise FileError(f'{path}: a quote (") is opened and never closed. Its last cell holds several lines.')
+            raise FileError(f'{name}: a quote (") is opened and never closed. Its last cell holds several lines.')
 
 
 def _open_parquet(path: Path) -> Table:
