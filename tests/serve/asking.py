@@ -87,6 +87,9 @@ class Client:
         """The answer, to come. `parts`: the body in pieces."""
         return asyncio.run_coroutine_threadsafe(self._ask(method, path, body, headers, parts), self._loop)
 
+    def begin_post(self, path: str, question):
+        return self.begin("POST", path, json.dumps(question).encode(), {"content-type": "application/json"})
+
     def ask(self, method: str, path: str, body=b"", headers=None, parts=None) -> Answer:
         return self.begin(method, path, body, headers, parts).result(60)
 
