@@ -4,9 +4,10 @@
     python benchmarks/gpu.py --parts predict default    # some of it
     python benchmarks/gpu.py --quick                    # small sizes
 
-predict: House Electric's test rows, m = 400, exponential, search included; the first call also compiles what the small one
-before it did not need. default: GPnnRegressor() fitted on its training rows, and what it predicts. large: the paper preset on 5·10⁷ × 15, and 10⁵ rows predicted. exact: means and variances
-against the float64 reference, four kernels, House Electric and Protein, over lengthscales and noise.
+predict: House Electric's test rows, m = 400, exponential, search included; twice, since the first call compiles what
+the small one before it did not need. default: GPnnRegressor() fitted on its training rows, and what it predicts.
+large: the paper preset on 5·10⁷ × 15, and 10⁵ rows predicted. exact: means and variances against the float64
+reference, four kernels, House Electric and Protein, over lengthscales and noise.
 """
 
 import argparse

@@ -83,7 +83,8 @@ class Cells:
         if self.n_probed is not None:
             near, cells = torch.topk(distances, self.n_probed, dim=1, largest=False)
             return _decoded(self._scan(X, n_neighbors, weights, cells, torch.full_like(near, -1.0), self.n_probed))
-        distances *= self.slack
+        if self.slack > 1:
+            distances *= self.slack
         keys = torch.empty(len(X), n_neighbors, dtype=torch.int64, device=X.device)
         todo, listed = torch.arange(len(X), device=X.device), min(_FIRST_BOXES, n_cells)
         while len(todo):  # until no box that was not looked into is nearer than the farthest row found

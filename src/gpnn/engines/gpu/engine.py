@@ -154,11 +154,10 @@ class GPU:
             if own is None:
                 neighbors, _ = held.cells.nearest(X_star[part], m)
             else:
-                found, _ = held.cells.nearest(X_star[part], min(m + 1, held.cells.n))
-                neighbors = without_own(found, held.order[found], upload(own[part], found.device))
-            *law, innovation = solve_path(held.cells, held.y, neighbors, X_star[part], kernel, params, sizes)
-            mean[part], variance[part], jitter[part] = (values.cpu().numpy() for values in law)
-            innovations[part] = innovation[:, :kept].float().cpu().numpy()
+                near, _ = held.cells.nearest(X_star[part], min(m + 1, held.cells.n))
+                neighbors = without_own(near, held.order[near], upload(own[part], near.device))
+            found = solve_path(held.cells, held.y, neighbors, X_star[part], kernel, params, sizes, kept)
+            mean[part], variance[part], jitter[part], innovations[part] = (values.cpu().numpy() for values in found)
 
         with shown(progress, len(X_star)) as bar:
             in_blocks(predict, len(X_star), self._queries_per_block(m), bar)

@@ -57,14 +57,15 @@ def _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n_queries", "m"])
 def solve(
-    strips, neighbors, X_star, y_centred, center, inverse_lengthscale, ratio, lowest, A_h, A_y, amplified,
+    strips, y, neighbors, X_star, inverse_lengthscale, ratio, lowest, A_h, A_y, center, amplified,
     work, work_size, n_queries, m, padded, d,
     KERNEL: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """L⁻¹h → A_h (q, m), L⁻¹(y − center·h) → A_y (q, m), and `amplified` (q, 2): Σ A_ii v_i² and Σ A_ii w_i² for
-    v = A⁻¹h and w = A⁻¹(y − center·h). All NaN where A is not positive definite.
+    """L⁻¹h → A_h (q, m), L⁻¹(y − center·h) → A_y (q, m), the mean of y → center (q,), and `amplified` (q, 3):
+    Σ A_ii v_i² and Σ A_ii w_i² for v = A⁻¹h and w = A⁻¹(y − center·h), and max |y − center|. NaN where A is not positive
+    definite.
 
-    neighbors (q, m), X_star (q, d), y_centred (q, m), center (q,); `work` has work_size numbers for each program.
+    y (n,) float64, neighbors (q, m), X_star (q, d); `work` has work_size numbers for each program.
     """
     program = tl.program_id(0).to(tl.int64)
     L = work + program * work_size
@@ -78,6 +79,13 @@ def solve(
     ratio = tl.load(ratio)
     index = tl.arange(0, B)
     for at in range(program, n_queries, tl.num_programs(0)):
+        sums = tl.zeros((B,), tl.float64)
+        for i0 in range(0, m, B):
+            i = i0 + index
+            row = tl.load(neighbors + at * m + i, mask=i < m, other=0)
+            sums += tl.load(y + row, mask=i < m, other=0.0)
+        middle = tl.sum(sums, axis=0) / m
+        spread = tl.zeros((B,), tl.float64)
         for i0 in range(0, padded, B):
             i = i0 + index
             inside = i < m
@@ -93,8 +101,11 @@ def solve(
             gi = tl.where(inside, one_minus_correlation(r2, KERNEL), 0.0)
             tl.store(g + i, gi)
             # y − center·h without cancellation: (y − center) + center·g
-            y = tl.load(y_centred + at * m + i, mask=inside, other=0.0) + tl.load(center + at) * gi
-            tl.store(rhs + i, tl.where(inside, y, 0.0))
+            centred = tl.where(inside, tl.load(y + row, mask=inside, other=0.0) - middle, 0.0)
+            spread = tl.maximum(spread, tl.abs(centred))
+            tl.store(rhs + i, (centred + middle * gi).to(dtype))
+        tl.store(center + at, middle)
+        tl.store(amplified + 3 * at + 2, tl.max(spread, axis=0))
         tl.debug_barrier()
 
         for J in range(0, padded, B):
@@ -151,6 +162,33 @@ def solve(
             weights += variance * a * a
             residuals += variance * b * b
             tl.debug_barrier()
-        tl.store(amplified + 2 * at, tl.sum(weights, axis=0))
-        tl.store(amplified + 2 * at + 1, tl.sum(residuals, axis=0))
+        tl.store(amplified + 3 * at, tl.sum(weights, axis=0).to(tl.float64))
+        tl.store(amplified + 3 * at + 1, tl.sum(residuals, axis=0).to(tl.float64))
         tl.debug_barrier()
+
+
+@triton.jit(do_not_specialize=["m", "n_sizes", "n_innovations"])
+def laws(A_h, A_y, center, sizes, mean, shrinkage, innovations, m, n_sizes, n_innovations, M: tl.constexpr):
+    """From what `solve` left: means and 1/precision (q, n_sizes), from the nearest sizes[k] rows, and the innovations
+    of the first n_innovations (q, n_innovations), times σ_f². M is a power of two, at least m.
+
+    Row i of L⁻¹ sees rows up to i only: each partial sum is the answer for that many neighbours.
+    """
+    q = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, M)
+    a = tl.load(A_h + q * m + i, mask=i < m, other=0.0).to(tl.float64)
+    b = tl.load(A_y + q * m + i, mask=i < m, other=0.0).to(tl.float64)
+    middle = tl.load(center + q)
+    precision = 1.0 + tl.cumsum(a * a, axis=0)
+    product = tl.cumsum(a * b, axis=0)
+    before = precision - a * a
+    surprise = b - a * (product - a * b - middle) / before  # what rows up to i say of f* − center
+    innovation = surprise * surprise * before / precision
+    tl.store(innovations + q * n_innovations + i, innovation.to(tl.float32), mask=i < n_innovations)
+    for k in range(0, n_sizes):
+        last = i == tl.load(sizes + k) - 1
+        here = tl.sum(tl.where(last, precision, 0.0), axis=0)
+        # eq. 6; hᵀA⁻¹(center·h) = center·(precision − 1)
+        value = (tl.sum(tl.where(last, product, 0.0), axis=0) + middle * (here - 1.0)) / here
+        tl.store(mean + q * n_sizes + k, value)
+        tl.store(shrinkage + q * n_sizes + k, 1.0 / here)
