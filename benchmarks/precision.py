@@ -1,12 +1,13 @@
-"""Where float32 is enough: errors of the compiled solver in float32 against its own float64, beside their estimates.
+"""Where float32 is enough: errors of the fast solvers in float32 against their own float64, beside their estimates.
 
-    python benchmarks/precision.py        # about three minutes on two cores
+    python benchmarks/precision.py                 # about three minutes on two cores
+    python benchmarks/precision.py --engine gpu
 
 For each kernel, "needed" is the least factor on the estimates with which every error above 1e-3 (of means in predictive
-standard deviations, of variances relative) would have been seen; `_ROUNDING` in engines/cpu/solver.py is at least
-twice that.
+standard deviations, of variances relative) would have been seen; `ROUNDING` in engines/local.py is at least twice that.
 """
 
+import argparse
 from itertools import product
 
 import numpy as np
@@ -16,51 +17,81 @@ from data import split
 from gpnn import GPnnRegressor, Hyperparameters, datasets
 from gpnn.engines.compiled.covariance import KERNEL_TAGS
 from gpnn.engines.cpu import solver
+from gpnn.engines.local import ROUNDING, TOLERANCE
 from gpnn.engines.parallel import for_each_block
+from gpnn.kernels import KERNELS
 from report import write_results
 
 LENGTHSCALES = (0.03, 0.1, 0.3, 1, 3, 10, 100)
 RATIOS = 10.0 ** -np.arange(1, 8)  # σ_ξ²/σ_f²
 QUERIES, M = 80, 400
-
-
 SETS = ("houseelectric", "protein", "britain_magnetic", "egm96_geoid")
 
 
-def neighbourhoods(name):
+class OnCPU:
+    """Neighbourhoods of a data set, and their means, 1/precision and error estimates in float32 or float64."""
+
+    def __init__(self, model, X_star):
+        self.X_star = X_star
+        indices = model.index_.query(X_star, M).indices
+        self.N, self.y = model.index_.points(indices), model._y[indices]
+
+    def solve(self, dtype, kernel, lengthscale, ratio, m):
+        q, d = self.X_star.shape
+        mean, shrinkage, errors, innovations = np.empty((q, 1)), np.empty((q, 1)), np.empty((2, q)), np.empty((q, m))
+        solver._solve_block(
+            KERNEL_TAGS[kernel], self.X_star.astype(dtype), np.ascontiguousarray(self.N[:, :m], dtype),
+            np.ascontiguousarray(self.y[:, :m]), solver._inverse(lengthscale, d, dtype), dtype(ratio), np.ones(q, bool),
+            *solver._scratch(m, d, dtype), np.array([m]), mean, shrinkage, innovations, errors,
+        )  # fmt: skip
+        return mean[:, 0], shrinkage[:, 0], errors
+
+
+class OnGPU:
+    """The same on the device."""
+
+    def __init__(self, model, X_star):
+        from gpnn.engines.gpu import GPU
+
+        engine = GPU()
+        self.X_star = engine._queries(X_star)
+        self.held = engine.hold(model.index_, model._y)._held
+        self.neighbors = self.held.cells.nearest(self.X_star, M)[0]
+
+    def solve(self, dtype, kernel, lengthscale, ratio, m):
+        import torch
+
+        from gpnn.engines.gpu.solver import _attempt
+
+        kind = {np.float32: torch.float32, np.float64: torch.float64}[dtype]
+        neighbors, params = self.neighbors[:, :m].contiguous(), Hyperparameters(lengthscale, 1.0, ratio)
+        mean, shrinkage, _, errors = _attempt(
+            self.held.cells, self.held.y, neighbors, self.X_star, KERNELS[kernel], params, np.array([m]), 1, kind, 0.0
+        )
+        return mean[:, 0].cpu().numpy(), shrinkage[:, 0].cpu().numpy(), [error.cpu().numpy() for error in errors]
+
+
+def neighbourhoods(name, make):
     X, y, X_test, _ = split(*datasets.load(name), seed=0)
-    model = GPnnRegressor.paper(params=Hyperparameters(1, 1, 1), calibration_size=0, index="exact", random_state=0).fit(
-        X, y
-    )
-    X_star = model.whitener_.transform(X_test[:QUERIES])
-    indices = model.index_.query(X_star, M).indices
-    return X_star, model.index_.points(indices), model._y[indices]
-
-
-def run(dtype, X_star, N, y, kernel, lengthscale, ratio):
-    mean, shrinkage = np.empty((2, len(X_star)))
-    errors = np.empty((2, len(X_star)))
-    d = X_star.shape[1]
-    solver._solve_block(
-        KERNEL_TAGS[kernel], X_star.astype(dtype), np.ascontiguousarray(N, dtype), np.ascontiguousarray(y),
-        solver._inverse(lengthscale, d, dtype), dtype(ratio), np.ones(len(X_star), bool),
-        *solver._scratch(N.shape[1], d, dtype), mean, shrinkage, errors,
-    )  # fmt: skip
-    return mean, shrinkage, errors
+    model = GPnnRegressor.paper(params=Hyperparameters(1, 1, 1), calibration_size=0, index="exact", random_state=0)
+    model.fit(X, y)
+    return make(model, model.whitener_.transform(X_test[:QUERIES]))
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=["cpu", "gpu"], default="cpu")
+    parser.add_argument("--datasets", nargs="+", default=SETS)
+    args = parser.parse_args()
     found = []
-    for name in SETS:
-        X_star, N, y = neighbourhoods(name)
+    for name in args.datasets:
+        case = neighbourhoods(name, OnCPU if args.engine == "cpu" else OnGPU)
         cases = list(product(KERNEL_TAGS, LENGTHSCALES, RATIOS, (50, M)))
         frames = [None] * len(cases)
 
-        def compare(part, name=name, cases=cases, frames=frames, X_star=X_star, N=N, y=y):
+        def compare(part, name=name, cases=cases, frames=frames, case=case):
             kernel, scale, ratio, m = cases[part.start]
-            single, double = (
-                run(t, X_star, N[:, :m], y[:, :m], kernel, scale, ratio) for t in (np.float32, np.float64)
-            )
+            single, double = (case.solve(dtype, kernel, scale, ratio, m) for dtype in (np.float32, np.float64))
             sd = np.sqrt(double[1] + ratio)
             errors = {
                 "error": np.abs(single[0] - double[0]) / sd,
@@ -70,19 +101,19 @@ def main():
             }
             frames[part.start] = pd.DataFrame({"data": name, "kernel": kernel, **errors})
 
-        for_each_block(compare, len(cases), 1, None)
+        for_each_block(compare, len(cases), 1, None if args.engine == "cpu" else 1)
         found += frames
     table = pd.concat(found).dropna()
     results = []
     for kernel, rows in table.groupby("kernel"):
-        for_mean, for_variance = solver._ROUNDING[kernel]
+        for_mean, for_variance = ROUNDING[kernel]
         estimate = np.maximum(for_mean * rows.estimate, for_variance * rows.variance_estimate)
-        accepted = rows[estimate <= solver._TOLERANCE]
+        accepted = rows[estimate <= TOLERANCE]
         results.append(
             {
                 "kernel": kernel,
-                "needed_for_means": solver._TOLERANCE / rows.estimate[rows.error >= 1e-3].min(),
-                "needed_for_variances": solver._TOLERANCE / rows.variance_estimate[rows.variance_error >= 1e-3].min(),
+                "needed_for_means": TOLERANCE / rows.estimate[rows.error >= 1e-3].min(),
+                "needed_for_variances": TOLERANCE / rows.variance_estimate[rows.variance_error >= 1e-3].min(),
                 "used": [for_mean, for_variance],
                 "share_in_float32": len(accepted) / len(rows),
                 "largest_error_accepted": accepted.error.max(),
@@ -90,7 +121,7 @@ def main():
             }
         )
         print(results[-1])
-    write_results("precision", results)
+    write_results("precision" if args.engine == "cpu" else "precision_gpu", results)
 
 
 if __name__ == "__main__":

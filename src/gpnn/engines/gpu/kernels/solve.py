@@ -62,8 +62,8 @@ def solve(
     KERNEL: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """L⁻¹h → A_h (q, m), L⁻¹(y − center·h) → A_y (q, m), the mean of y → center (q,), and `amplified` (q, 3):
-    Σ A_ii v_i² and Σ A_ii w_i² for v = A⁻¹h and w = A⁻¹(y − center·h), and max |y − center|. NaN where A is not positive
-    definite.
+    Σ A_ii v_i² and Σ A_ii w_i² for v = A⁻¹h and w = A⁻¹(y − center·h), and max |y − center|. NaN where A is not
+    positive definite.
 
     y (n,) float64, neighbors (q, m), X_star (q, d); `work` has work_size numbers for each program.
     """
