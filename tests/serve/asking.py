@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -149,15 +150,12 @@ class Running:
             threading.Event().wait(0.1)
         raise AssertionError("it did not start")
 
-    def connect(self, timeout: float = 60) -> HTTPConnection:
-        return HTTPConnection("127.0.0.1", self.port, timeout=timeout)
-
-    def ask(self, method: str, path: str, content=None, connection: HTTPConnection | None = None) -> Answer:
-        connection = connection or self.connect()
-        body = None if content is None else json.dumps(content)
-        connection.request(method, path, body, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        return Answer(answer.status, dict(answer.getheaders()), answer.read())
+    def ask(self, method: str, path: str, content=None) -> Answer:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            body = None if content is None else json.dumps(content)
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.getheaders()), answer.read())
 
     def stop(self) -> int:
         if self.process.poll() is None:
