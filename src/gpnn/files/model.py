@@ -274,6 +274,9 @@ def _check_types(owner: str, fields: dict, hints: dict) -> None:
 def _fits(value, hint) -> bool:
     """Whether a value is what an annotation says."""
     kind, parts = get_origin(hint), get_args(hint)
+    if hasattr(kind or hint, "__value__"):  # an alias in Python 3.12's manner, as newer versions of numpy have them
+        meant = (kind or hint).__value__
+        return _fits(value, meant[parts] if parts else meant)
     if kind in (Union, types.UnionType):
         return any(_fits(value, part) for part in parts)
     if kind is np.ndarray:
