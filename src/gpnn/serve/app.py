@@ -162,7 +162,7 @@ class Service:
             question = await self._question(request, kind, model)
             rows = question.rows
             beyond = model.beyond(rows.X)
-            self.metrics.rows(model, rows, beyond)
+            self.metrics.rows(model, rows, beyond, drift="x-gpnn-trying" not in request.headers)
             headers = {"x-model": f"{model.name}@{model.version}"}
             if question.n_rows > LARGE and wanted != JSON:
                 return await self._stream(model, question, wanted, headers)

@@ -65,8 +65,11 @@ class Metrics:
         self._counts[f"{name}_bucket", (*labels.items(), ("le", end))] += 1
         self._counts[f"{name}_sum", tuple(labels.items())] += value
 
-    def rows(self, model: ServedModel, rows: Rows, beyond: dict[str, Array]) -> None:
-        """What is known of a question's rows: how many, and how they differ from the training rows."""
+    def rows(self, model: ServedModel, rows: Rows, beyond: dict[str, Array], drift: bool = True) -> None:
+        """What is known of a question's rows: how many, and how they differ from the training rows.
+
+        `drift=False`: they were tried out by somebody, and say nothing of what the world sends.
+        """
         self.add("gpnn_rows_total", len(rows.whole), model=model.name)
         for column, count in rows.unknown.items():
             self.add("gpnn_unknown_levels_total", count, model=model.name, column=column)
@@ -75,7 +78,7 @@ class Metrics:
         for column, strange in beyond.items():
             if count := int(strange.sum()):
                 self.add("gpnn_outside_range_total", count, model=model.name, column=column)
-        if len(rows.X):
+        if drift and len(rows.X):
             key, k = (model.name, model.version), len(rows.X)
             total, weight = self._drift.get(key, (np.zeros(rows.X.shape[1]), 0.0))
             kept = 0.5 ** (k / _HALF_LIFE)

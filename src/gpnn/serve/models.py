@@ -64,7 +64,9 @@ class ServedModel:
         self._outputs = self.encoder.outputs
         self._quick = _quick_rules(self.columns)
         self._bounds = _bounds(self.columns, self.training)
-        self.law(self.training.spread.middle[None, :])  # whatever compiles, compiles before the first request
+        middle = self.training.spread.middle[None, :]
+        self.law(middle)  # whatever compiles, compiles before the first request
+        self.neighbors(middle, 1)
 
     # --- from values to rows ------------------------------------------------------------------------------------------
 
@@ -137,11 +139,11 @@ class ServedModel:
         return answer
 
     def _values(self, encoded: Array) -> dict[str, Any]:
-        values, first = {}, 0
+        values, first, sd = {}, 0, self.training.spread.sd
         for column in self.columns:
             width = len(column.outputs)
             if width:
-                values[column.name] = value_of(column, encoded[first : first + width])
+                values[column.name] = value_of(column, encoded[first : first + width], sd[first : first + width])
             first += width
         return values
 
@@ -266,7 +268,7 @@ def _described(column, spread, first: int, width: int) -> dict[str, Any]:
         facts["typical"] = column.levels[0]
         return facts
     ends = [end[first : first + width] for end in (spread.low, spread.high, spread.middle)]
-    low, high, typical = (value_of(column, end) for end in ends)
+    low, high, typical = (value_of(column, end, spread.sd[first : first + width]) for end in ends)
     if isinstance(column, Boolean):
         return facts | {"typical": typical}
     facts |= {"range": [low, high], "typical": typical}

@@ -10,10 +10,15 @@ from gpnn.judging.report.markup import Markup, element
 
 _ROWS: dict[str, Any] = {
     "type": "array",
+    "description": "objects of values by column, null where one is missing",
     "items": {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean", "null"]}},
     "example": [{"area": 74.5, "city": "Bern"}],
 }
-_COLUMNS = {"type": "object", "additionalProperties": {"type": "array"}, "description": "instead of rows"}
+_COLUMNS = {
+    "type": "object",
+    "additionalProperties": {"type": "array"},
+    "description": "instead of rows: lists of values by column",
+}
 _OPTIONS: dict[str, Any] = {
     "coverage": {"type": "number", "default": 0.9, "description": "probability that y lies between lower and upper"},
     "quantiles": {"type": "array", "items": {"type": "number"}, "description": "orders of quantiles to give besides"},
@@ -59,7 +64,15 @@ def _json(schema: dict[str, Any] | None = None) -> dict[str, Any]:
 def _document() -> dict[str, Any]:
     tables = {"text/csv": {"schema": {"type": "string"}}, "application/vnd.apache.arrow.stream": {"schema": {}}}
     question = {"type": "object", "properties": {"rows": _ROWS, "columns": _COLUMNS} | _OPTIONS}
-    outcome = {"type": "object", "properties": {"rows": _ROWS, "columns": _COLUMNS, "y": _NUMBERS}, "required": ["y"]}
+    outcome = {
+        "type": "object",
+        "properties": {
+            "rows": _ROWS,
+            "columns": _COLUMNS,
+            "y": _NUMBERS | {"description": "what happened, a number a row"},
+        },
+        "required": ["y"],
+    }
     predict = _operation(
         "Predict rows",
         "mean, sd, lower and upper for every row, in the kind that was sent unless Accept says otherwise",
@@ -77,8 +90,8 @@ def _document() -> dict[str, Any]:
     observe = _operation(
         "Tell what happened", "how many outcomes were logged", _json(), requestBody={"content": _json(outcome)}
     )
-    observations = _operation("Do predictions still hold?", "coverage and mean z², over time", _json())
-    ready = _operation("Are models loaded, and of the newest files?", "versions and errors", _json())
+    observations = _operation("Whether predictions still hold", "coverage and mean z², over time", _json())
+    ready = _operation("Whether models are loaded, of the newest files", "versions and errors", _json())
     about = "Predictions that say how sure they are."
     return {
         "openapi": "3.1.0",
@@ -87,11 +100,11 @@ def _document() -> dict[str, Any]:
             "/predict": {"post": predict},
             "/observe": {"post": observe},
             "/observations": {"get": observations},
-            "/model": {"get": _operation("The model: columns, levels, ranges, fit report", "facts", _json())},
+            "/model": {"get": _operation("The model", "columns, levels, ranges, fit report", _json())},
             "/models": {"get": _operation("All models by name", "names; /models/{name}/predict asks one", _json())},
-            "/health": {"get": _operation("Does the process live?", "yes", _json())},
+            "/health": {"get": _operation("Whether the process lives", "that it does", _json())},
             "/ready": {"get": ready},
-            "/metrics": {"get": _operation("Counts and times for Prometheus", "text", {"text/plain": {}})},
+            "/metrics": {"get": _operation("For Prometheus", "counts and times", {"text/plain": {}})},
         },
     }  # fmt: skip
 
@@ -141,7 +154,7 @@ def _fact(name: str, meaning: str) -> Markup:
 def _card(method: str, path: str, operation: dict[str, Any]) -> Markup:
     parts = [
         element("h2", element("code", f"{method.upper()} {path}")),
-        element("p", f"{operation['summary']}. Answer: {operation['responses']['200']['description']}."),
+        element("p", f"{operation['summary']}: {operation['responses']['200']['description']}."),
     ]
     content = operation.get("requestBody", {}).get("content", {})
     if "application/json" in content:

@@ -90,18 +90,25 @@ def unwhitened(whitener: Whitener, Z: Array, inverse: Array | None) -> Array:
     return values
 
 
-def value_of(column: Column, encoded: Array) -> Any:
-    """What a person would have written for this part of an encoded row, as JSON; a mean target stays a number."""
+def value_of(column: Column, encoded: Array, sd: Array) -> Any:
+    """What a person would have written for this part of an encoded row, as JSON; a mean target stays a number.
+
+    `sd`: the spread of these encoded columns. Rows in the file are float32, so that a 0 may come back as 10⁻⁷ of it.
+    """
     if isinstance(column, Boolean):
         return bool(encoded[0] > 0.5)
     if isinstance(column, Number):
-        return float(f"{encoded[0]:.6g}")
+        return _rounded(encoded[0], sd[0])
     if isinstance(column, OneHot):
         shares = np.append(1.0 - encoded.sum(), encoded)
         return column.levels[int(np.argmax(shares))]
     if isinstance(column, Date):
         return _moment(column, encoded)
-    return float(f"{encoded[0]:.6g}")
+    return _rounded(encoded[0], sd[0])
+
+
+def _rounded(value: float, sd: float) -> float:
+    return float(f"{value:.6g}") if abs(value) > 1e-5 * sd else 0.0
 
 
 def _moment(column: Date, encoded: Array) -> str | None:

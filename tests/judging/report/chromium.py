@@ -51,12 +51,12 @@ class Chromium:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
 
-    def open(self, page: Path, width: int = 1200, dark: bool = False) -> Visit:
+    def open(self, page: Path | str, width: int = 1200, dark: bool = False) -> Visit:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
         self._visit = Visit()
-        self._call("Page.navigate", url=page.as_uri())
+        self._call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         self._receive(lambda message: message.get("method") == "Page.loadEventFired")
         return self._visit
 
@@ -65,6 +65,21 @@ class Chromium:
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def press(self, key: str, times: int = 1) -> None:
+        """A key by its name ("Tab", "ArrowRight", "Enter", " ") or a letter."""
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39, "ArrowDown": 40, "Backspace": 8}.get(key, 0)
+        for _ in range(times):
+            for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
+                order = {"type": kind, "key": key, "windowsVirtualKeyCode": code} | ({"text": text} if text else {})
+                self._call("Input.dispatchKeyEvent", **order)
+
+    def choose_file(self, selector: str, path: Path) -> None:
+        """As if it had been chosen in the dialogue of an input of files."""
+        root = self._call("DOM.getDocument")["root"]["nodeId"]
+        node = self._call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self._call("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
 
     def screenshot(self, path: Path) -> None:
         """The whole page, from top to bottom."""
