@@ -22,7 +22,7 @@ from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.contract import DistributionRegressor
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.cpu.neighbors import NeighborIndex
-from gpnn.engines.parallel import blocks, for_each_block, progress_bar
+from gpnn.engines.parallel import blocks, for_each_block, one_blas_thread, progress_bar
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
@@ -178,7 +178,7 @@ class GPnnRegressor(DistributionRegressor):
         mean, variance, jitter = np.empty((3, len(X)))
         engine, kernel = self._make_engine().hold(self.index_, self._y), get_kernel(self.kernel_)
         size, n_innovations = np.array([self.n_neighbors_]), 0 if self._scale is None else self._scale.n_neighbors
-        with progress_bar(len(X), self._bar("predict")) as bar:
+        with progress_bar(len(X), self._bar("predict")) as bar, one_blas_thread():
             for part in blocks(len(X), _PREDICTED_ROWS):
                 X_star = engine.whiten(self.whitener_, X[part])
                 local = engine.path(X_star, size, kernel, self.params_, None, n_innovations, bar)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
+from functools import cache, lru_cache
 from threading import Event, Lock
 
 import joblib
@@ -27,10 +27,14 @@ def n_threads(n_jobs: int | None) -> int:
     """`None` or −1: every core this process may use; −2: all but one; and so on."""
     if n_jobs == 0:
         raise InvalidInputError("n_jobs = 0 has no meaning. Use None for every core, or 1 for no parallel work.")
-    cores = joblib.cpu_count()
     if n_jobs is None:
-        return cores
-    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+        return _cores()
+    return n_jobs if n_jobs > 0 else max(1, _cores() + 1 + n_jobs)
+
+
+@cache
+def _cores() -> int:
+    return joblib.cpu_count()  # reads files of the system's each time
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:
@@ -41,8 +45,13 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 def progress_bar(total: int | None, name: str | None, unit: str = "", initial: int = 0) -> tqdm:
     """A bar on stderr, in terminals and notebooks; without a name there is none, without a total only a count."""
     watched = (sys.stderr is not None and sys.stderr.isatty()) or _in_notebook()
-    hidden = name is None or not watched
-    return tqdm(total=total, desc=name, disable=hidden, unit=unit, initial=initial, unit_scale=True, leave=False)
+    if name is None or not watched:
+        return _HIDDEN
+    return tqdm(total=total, desc=name, unit=unit, initial=initial, unit_scale=True, leave=False)
+
+
+_HIDDEN = tqdm(disable=True)
+"""Serves every loop that is not watched: making a bar takes longer than predicting a row."""
 
 
 def shown(progress: str | tqdm | None, total: int) -> AbstractContextManager[tqdm]:
@@ -80,7 +89,7 @@ def for_each_block(
             raise
 
     threads = min(n_threads(n_jobs), -(-n // size))
-    with shown(progress, n) as bar, _one_blas_thread():
+    with shown(progress, n) as bar, one_blas_thread():
         if threads <= 1:
             worker()
             return
@@ -99,7 +108,7 @@ _blas_users: list = []  # one entry per loop under way; the first holds the limi
 
 
 @contextmanager
-def _one_blas_thread():
+def one_blas_thread():
     """BLAS at one thread until the last of the loops under way (in any thread) is done, then as it was."""
     with _blas_lock:
         limit = _blas_users[0] if _blas_users else _pools(len(sys.modules)).limit(limits=1, user_api="blas")
