@@ -27,6 +27,9 @@ ROUNDING = {"exponential": (20, 20), "rbf": (30, 80), "matern32": (60, 150), "ma
 tolerance: at least twice what would have kept every error below 1e-3, over real data in 2 to 9 dimensions, lengthscales
 of 0.03 to 100 and σ_f²/σ_ξ² of 10 to 10⁷ (`benchmarks/precision.py`)."""
 
+FARTHEST = 1e15
+"""What whitened values are cut at: far outside any data, and its square still fits float32."""
+
 EPSILON = 6e-8
 """float32's unit roundoff."""
 

@@ -14,6 +14,7 @@ import numpy as np
 from gpnn.common.errors import GPnnWarning, InvalidInputError, listed
 from gpnn.common.types import Array, Prediction
 from gpnn.engines.compiled import jit
+from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, for_each_block
 
 WHITENINGS = ("full", "diagonal", "ranks", "none")
@@ -21,7 +22,6 @@ WHITENINGS = ("full", "diagonal", "ranks", "none")
 _BLOCK = 65_536
 _RIDGE = 1e-5  # added to the eigenvalues, as in the authors' code
 _COLLINEAR = 1e-10  # an eigenvalue of the correlation matrix below this is rounding noise
-_FARTHEST = 1e15  # far outside any data, and its square still fits float32
 _KNOTS, _RANKED_ROWS = 512, 20_000
 
 
@@ -127,7 +127,7 @@ class Whitener:
         if out is None:
             out = np.empty(X.shape, np.float32)
         if self.x_map.ndim == 1:
-            out[...] = np.clip((X - self.x_mean) * self.x_map, -_FARTHEST, _FARTHEST)
+            out[...] = np.clip((X - self.x_mean) * self.x_map, -FARTHEST, FARTHEST)
         else:
             _map_rows(X, self.x_mean, self.x_map, out)
         return out
@@ -153,7 +153,7 @@ def _map_rows(X, mean, x_map, out):
             for j in range(d):
                 total[j] += centred * x_map[k, j]
         for j in range(d):
-            out[i, j] = min(max(total[j], -_FARTHEST), _FARTHEST)
+            out[i, j] = min(max(total[j], -FARTHEST), FARTHEST)
 
 
 @jit

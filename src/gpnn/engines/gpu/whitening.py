@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from gpnn.engines.gpu.device import upload
-
-_FARTHEST = 1e15  # as in `stages.whitening`
+from gpnn.engines.local import FARTHEST
 
 
 class DeviceWhitening:
@@ -33,7 +32,7 @@ class DeviceWhitening:
             for k in range(X.shape[1]):
                 total.addcmul_(X[:, k : k + 1], self.map[k])
             X = total
-        return X.clamp(-_FARTHEST, _FARTHEST).float()
+        return X.clamp(-FARTHEST, FARTHEST).float()
 
 
 def _ranked(X: torch.Tensor, knots: torch.Tensor, reach: torch.Tensor) -> torch.Tensor:
