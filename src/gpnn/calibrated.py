@@ -12,8 +12,8 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from gpnn.common.errors import GPnnWarning, InvalidInputError
 from gpnn.common.types import Prediction
-from gpnn.contract import DistributionRegressor
 from gpnn.stages.calibration import calibrate, variance_factor
+from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.validation import check_settings, check_target
 
 

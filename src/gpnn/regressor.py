@@ -19,11 +19,11 @@ from gpnn.common.errors import GPnnWarning
 from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import peak_memory
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
-from gpnn.contract import DistributionRegressor
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.cpu.neighbors import NeighborIndex
 from gpnn.engines.parallel import blocks, for_each_block, one_blas_thread, progress_bar
 from gpnn.stages.calibration import LocalScale
+from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
 from gpnn.stages.judges import MOST_JUDGES, SIZE_JUDGES, SIZES, Judges

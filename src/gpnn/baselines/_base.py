@@ -9,8 +9,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.contract import DistributionRegressor
 from gpnn.engines.parallel import for_each_block, n_threads
+from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
 from gpnn.stages.whitening import Whitener
 

@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 from gpnn.common.errors import InvalidInputError, MissingExtraError
 from gpnn.common.kernels import get_kernel, squared_distances
 from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.contract import DistributionRegressor
 from gpnn.engines.cpu.neighbors import NeighborIndex, make_index
 from gpnn.engines.parallel import for_each_block
+from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
 from gpnn.stages.whitening import Whitener
 

@@ -12,12 +12,12 @@ from gpnn.common import metrics
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.provenance import machine, now, versions
 from gpnn.common.types import Array
-from gpnn.contract import DistributionRegressor
 from gpnn.engines import make_engine
 from gpnn.judging.diagnostics.findings import findings, verdict
 from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import interval
+from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.validation import check_new_rows
 from gpnn.stages.whitening import Whitener
 from gpnn.theory import limits
