@@ -10,11 +10,12 @@ import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from gpnn.common.errors import FileError, InvalidInputError
 from gpnn.engines.parallel import n_threads
@@ -23,7 +24,7 @@ from gpnn.serve.models import Registry
 from gpnn.serve.observations import Log
 
 _HEADER_SECONDS = 30.0
-_START_SECONDS = 120  # that a process may take to import and load, before the others give it up
+_RESTART_SECONDS = 2.0  # between two attempts to replace a process
 
 
 class Protocol(HttpToolsProtocol):
@@ -44,6 +45,29 @@ class Protocol(HttpToolsProtocol):
     def _give_up(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
+
+
+class Workers(Multiprocess):
+    """Several processes on one socket; one that ends is replaced.
+
+    uvicorn asks each process for a sign of life and waits for it: a process killed while it is asked would be missed
+    until the wait ends, and one that still loads a large model would be taken for dead. Here the system is asked. A
+    process that does not come up is tried again: while the file is broken, the others go on with the model they have.
+    """
+
+    _last = 0.0
+
+    def keep_subprocess_alive(self) -> None:
+        for number, process in enumerate(self.processes):
+            if self.should_exit.is_set() or process.process.is_alive():
+                continue
+            if monotonic() - self._last < _RESTART_SECONDS:
+                return
+            self._last = monotonic()
+            process.join()
+            print(f"gpnn: process {process.pid} has ended and is replaced", file=sys.stderr, flush=True)
+            self.processes[number] = Process(self.config, self.sockets)
+            self.processes[number].start()
 
 
 def serve(settings: Settings, host: str, port: int, workers: int = 1) -> None:
@@ -67,7 +91,7 @@ def serve(settings: Settings, host: str, port: int, workers: int = 1) -> None:
         else:
             del registry  # each process maps the files itself; the system keeps one copy of their pages
             config = _config(partial(make_app, settings), settings, workers)
-            Multiprocess(config, [listening]).run()
+            Workers(config, [listening]).run()
     finally:
         listening.close()
         if notes is not None:
@@ -88,7 +112,6 @@ def _config(app: Any, settings: Settings, workers: int) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(settings.timeout) + 1,
-        timeout_worker_healthcheck=_START_SECONDS,
     )
 
 
