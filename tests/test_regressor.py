@@ -1,5 +1,6 @@
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -407,3 +408,24 @@ def test_an_interrupted_or_failing_predict_raises_and_leaves_the_model_usable(fi
         fitted.predict(X)
     monkeypatch.undo()
     np.testing.assert_array_equal(fitted.predict(X), before)
+
+
+def test_a_predictor_is_predict_for_hot_loops(wavy):
+    X, y = wavy
+    model = GPnnRegressor.paper(**QUICK).fit(X[:1000], y[:1000])
+    predict = model.predictor()
+    mean, std = model.predict(X[2000:2010], return_std=True)
+    for rows in (slice(0, 10), slice(3, 4)):
+        ours = predict(X[2000:2010][rows])
+        np.testing.assert_array_equal(ours, (mean[rows], std[rows]))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda row: predict(row[None])[0][0], X[2000:2010]))
+    np.testing.assert_array_equal(found, mean)
+    model.fit(X[:500], -y[:500])  # what was handed out goes on with the fit it came from
+    np.testing.assert_array_equal(predict(X[2000:2010]), (mean, std))
+    with pytest.raises(ValueError, match="3 features"):
+        predict(X[:2, :2])
+    with pytest.raises(InvalidInputError, match="NaN in 1 of 2 rows"):
+        predict([[1.0, 2.0, 3.0], [1.0, np.nan, 3.0]])
+    with pytest.raises(NotFittedError):
+        GPnnRegressor().predictor()

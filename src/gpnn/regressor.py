@@ -7,9 +7,10 @@ calibrates; `predict` finds each query's m nearest rows and solves one small Gau
 
 from __future__ import annotations
 
+import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
-from time import perf_counter
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpnn.common.errors import GPnnWarning
 from gpnn.common.kernels import KERNELS, get_kernel
-from gpnn.common.provenance import peak_memory
+from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.cpu.neighbors import NeighborIndex
@@ -149,7 +150,7 @@ class GPnnRegressor(DistributionRegressor):
         self.__dict__.pop("fit_report_", None)  # not fitted until this fit is complete
         check_settings(self)
         X, y = check_training_data(self, X, y)
-        report = _Report(n=len(X), d=X.shape[1], jitter=0.0)
+        report = FitReport(n=len(X), d=X.shape[1], jitter=0.0)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         engine = self._make_engine()
         with report.stage("mean"):
@@ -174,29 +175,31 @@ class GPnnRegressor(DistributionRegressor):
     def predict_distribution(self, X) -> Prediction:
         """The predictive law of y* at each row of X, in the units of y."""
         check_is_fitted(self)
-        X = check_new_rows(self, X)
-        mean, variance, jitter = np.empty((3, len(X)))
-        engine, kernel = self._make_engine().hold(self.index_, self._y), get_kernel(self.kernel_)
-        size, n_innovations = np.array([self.n_neighbors_]), 0 if self._scale is None else self._scale.n_neighbors
-        with progress_bar(len(X), self._bar("predict")) as bar, one_blas_thread():
-            for part in blocks(len(X), _PREDICTED_ROWS):
-                X_star = engine.whiten(self.whitener_, X[part])
-                local = engine.path(X_star, size, kernel, self.params_, None, n_innovations, bar)
-                mean[part], variance[part], jitter[part] = local.mean[:, 0], local.variance[:, 0], local.jitter
-                if self._scale is not None:
-                    variance[part] *= self._scale(local.innovations)
-                variance[part] += self.floor_
-        self._warn_of_jitter(float(jitter.max(initial=0.0)))
-        mean *= self.params_.unbiasing(self.n_neighbors_) if self.unbiased_mean else 1.0
-        prediction = self.whitener_.inverse(Prediction(mean, variance))
-        return Prediction(self._add_mean(X, prediction.mean), prediction.variance)
+        law, jitter = self._law(check_new_rows(self, X), self._holding_engine())
+        self._warn_of_jitter(jitter)
+        return law
+
+    def predictor(self) -> Callable[[Array], tuple[Array, Array]]:
+        """`predict(X, return_std=True)` for hot loops: a function of NumPy rows (q, d), with what is the same in every call
+        done once. It goes on with this fit if the model is fitted again, and is safe from several threads."""
+        check_is_fitted(self)
+        fitted, engine = copy.copy(self), self._holding_engine()
+
+        def predict(X: Array) -> tuple[Array, Array]:
+            X = np.asarray(X, dtype=float)
+            if X.ndim != 2 or X.shape[1] != fitted.n_features_in_ or not np.isfinite(X).all():
+                check_new_rows(fitted, X)  # says what is wrong with them
+            law, _ = fitted._law(X, engine)
+            return law.mean, law.std
+
+        return predict
 
     def kneighbors(self, X) -> Neighbors:
         """The training rows (numbers as in `fit`) that a prediction at each row of X uses, and their distances in the
         learned metric. Rows set aside for calibration are never among them."""
         check_is_fitted(self)
         X = check_new_rows(self, X)
-        engine = self._make_engine().hold(self.index_, self._y)
+        engine = self._holding_engine()
         found = engine.neighbors(engine.whiten(self.whitener_, X), self.n_neighbors_, self._bar("search"))
         kept = self.index_.order[found.indices].astype(np.int64)
         # Of the rows kept, number i stood after as many set aside as lie before it.
@@ -352,6 +355,26 @@ class GPnnRegressor(DistributionRegressor):
     def _make_engine(self) -> Engine:
         return make_engine(self.engine, self.n_jobs, self.batch_size)
 
+    def _holding_engine(self) -> Engine:
+        return self._make_engine().hold(self.index_, self._y)
+
+    def _law(self, X, engine: Engine) -> tuple[Prediction, float]:
+        """The predictive laws of checked rows, and the largest jitter that was needed."""
+        mean, variance, jitter = np.empty((3, len(X)))
+        kernel, size = get_kernel(self.kernel_), np.array([self.n_neighbors_])
+        n_innovations = 0 if self._scale is None else self._scale.n_neighbors
+        with progress_bar(len(X), self._bar("predict")) as bar, one_blas_thread():
+            for part in blocks(len(X), _PREDICTED_ROWS):
+                X_star = engine.whiten(self.whitener_, X[part])
+                local = engine.path(X_star, size, kernel, self.params_, None, n_innovations, bar)
+                mean[part], variance[part], jitter[part] = local.mean[:, 0], local.variance[:, 0], local.jitter
+                if self._scale is not None:
+                    variance[part] *= self._scale(local.innovations)
+                variance[part] += self.floor_
+        mean *= self.params_.unbiasing(self.n_neighbors_) if self.unbiased_mean else 1.0
+        law = self.whitener_.inverse(Prediction(mean, variance))
+        return Prediction(self._add_mean(X, law.mean), law.variance), float(jitter.max(initial=0.0))
+
     def _add_mean(self, X, y: Array, sign: float = 1.0) -> Array:
         """y plus (or minus) the mean function at X."""
         total = np.array(y, dtype=float)
@@ -370,24 +393,3 @@ class GPnnRegressor(DistributionRegressor):
 
     def _bar(self, name: str) -> str | None:
         return name if self.verbose else None
-
-
-class _Report(dict):
-    """What `fit` did: facts by name, and "seconds" of each stage."""
-
-    def __init__(self, **facts):
-        super().__init__(facts, seconds={})
-
-    def stage(self, name: str) -> _Stage:
-        return _Stage(self["seconds"], name)
-
-
-class _Stage:
-    def __init__(self, seconds: dict[str, float], name: str):
-        self.seconds, self.name = seconds, name
-
-    def __enter__(self):
-        self.start = perf_counter()
-
-    def __exit__(self, *exception):
-        self.seconds[self.name] = perf_counter() - self.start

@@ -3,9 +3,12 @@
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import perf_counter
 
 import joblib
 
@@ -48,3 +51,16 @@ def versions(*others: str) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+class FitReport(dict):
+    """What `fit` did: facts by name, and "seconds" of each stage."""
+
+    def __init__(self, **facts):
+        super().__init__(facts, seconds={})
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = perf_counter()
+        yield
+        self["seconds"][name] = perf_counter() - start
