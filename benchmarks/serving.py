@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "serve"))
 import hostile
 
 D, M, CLIENTS, SECONDS = 8, 100, 32, 8.0
-ARROW_ROWS, FUZZED, IDLE, REPLACED = 200_000, 10_000, 500, 100
+ARROW_ROWS, FUZZED, IDLE, REPLACED = 50_000, 10_000, 500, 100
 ARROW = "application/vnd.apache.arrow.stream"
 
 

@@ -383,7 +383,7 @@ def as_json(model: ServedModel, question: Question, law: Prediction, beyond: dic
     return json.dumps(content, allow_nan=False).encode()
 
 
-def _names_of(beyond: dict[str, Array], n_rows: int) -> list[list[str]]:
+def _names_of(beyond: dict[str, NDArray[np.bool_]], n_rows: int) -> list[list[str]]:
     """For each row, the columns that are beyond the training rows."""
     names: list[list[str]] = [[] for _ in range(n_rows)]
     for column, strange in beyond.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpnn.common.types import Array
 from gpnn.files.whole import whole_or_nothing
@@ -65,7 +66,7 @@ class Metrics:
         self._counts[f"{name}_bucket", (*labels.items(), ("le", end))] += 1
         self._counts[f"{name}_sum", tuple(labels.items())] += value
 
-    def rows(self, model: ServedModel, rows: Rows, beyond: dict[str, Array], drift: bool = True) -> None:
+    def rows(self, model: ServedModel, rows: Rows, beyond: dict[str, NDArray[np.bool_]], drift: bool = True) -> None:
         """What is known of a question's rows: how many, and how they differ from the training rows.
 
         `drift=False`: they were tried out by somebody, and say nothing of what the world sends.
@@ -76,8 +77,7 @@ class Metrics:
         for column, count in rows.missing.items():
             self.add("gpnn_missing_values_total", count, model=model.name, column=column)
         for column, strange in beyond.items():
-            if count := int(strange.sum()):
-                self.add("gpnn_outside_range_total", count, model=model.name, column=column)
+            self.add("gpnn_outside_range_total", int(strange.sum()), model=model.name, column=column)
         if drift and len(rows.X):
             key, k = (model.name, model.version), len(rows.X)
             total, weight = self._drift.get(key, (np.zeros(rows.X.shape[1]), 0.0))

@@ -64,6 +64,8 @@ class ServedModel:
         self._outputs = self.encoder.outputs
         self._quick = _quick_rules(self.columns)
         self._bounds = _bounds(self.columns, self.training)
+        of_levels = [isinstance(column, OneHot) for column in self.columns for _ in column.outputs]
+        self._levels = np.flatnonzero(of_levels)
         middle = self.training.spread.middle[None, :]
         self.law(middle)  # whatever compiles, compiles before the first request
         self.neighbors(middle, 1)
@@ -108,18 +110,24 @@ class ServedModel:
         standard = self.regressor._standard_quantile(levels, law)
         return np.array([law.mean + law.std * end for end in standard])
 
-    def beyond(self, X: Array) -> dict[str, Array]:
-        """By column, which rows (n,) have a value that the training rows do not reach: out of range, or a new level."""
+    def beyond(self, X: Array) -> dict[str, NDArray[np.bool_]]:
+        """By column, which rows (n,) have a value that the training rows do not reach: out of range, or a new level.
+
+        Columns without any such row are left out.
+        """
         low, high = self._bounds
-        out_of_range = (low > X) | (high < X)
-        found, first = {}, 0
+        strange = (low > X) | (high < X)
+        if len(self._levels):
+            strange[:, self._levels] = (X[:, self._levels] != 0) & (X[:, self._levels] != 1)
+        found: dict[str, NDArray[np.bool_]] = {}
+        if not strange.any():
+            return found
+        first = 0
         for column in self.columns:
-            part = slice(first, first + len(column.outputs))
-            first = part.stop
-            if isinstance(column, OneHot):
-                found[column.name] = ((X[:, part] != 0) & (X[:, part] != 1)).any(axis=1)
-            else:
-                found[column.name] = out_of_range[:, part].any(axis=1)
+            part = np.asarray(strange[:, first : first + len(column.outputs)].any(axis=1))
+            first += len(column.outputs)
+            if part.any():
+                found[column.name] = part
         return found
 
     def neighbors(self, X: Array, n: int) -> list[list[dict]]:
