@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpnn import GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInputError, Prediction
+from gpnn.engines.cpu import CPU
 from gpnn.neighbors import IVF
 
 QUICK = {
@@ -137,7 +138,7 @@ def test_calibration_rows_are_calibrated_and_used_for_nothing_else(fitted, wavy)
     rows = fitted.calibration_rows_
     assert len(rows) == 300
     assert fitted.evaluate(X[rows], y[rows])["calibration"] == pytest.approx(1, abs=1e-6)
-    holdout = clone(fitted)._hold_out(X[:2000], y[:2000], np.random.default_rng(5))
+    holdout = clone(fitted)._hold_out(X[:2000], y[:2000], CPU(1), np.random.default_rng(5))
     assert not np.isin(holdout.learn, holdout.judge).any()
     np.testing.assert_array_equal(holdout.hidden, np.sort(holdout.judge))
 
@@ -283,7 +284,7 @@ def test_text_columns_of_arrays_are_numbered(wavy, as_given):
         ({"whitening": "pca"}, "whitening"),
         ({"optimizer": "sgd"}, "optimizer"),
         ({"index": "hnsw"}, "index"),
-        ({"solver": "gpu"}, "solver"),
+        ({"engine": "tpu"}, "engine"),
     ],
 )
 def test_settings(wavy, settings, word):

@@ -180,8 +180,8 @@ class GPnnRegressor(DistributionRegressor):
         return law
 
     def predictor(self) -> Callable[[Array], tuple[Array, Array]]:
-        """`predict(X, return_std=True)` for hot loops: a function of NumPy rows (q, d), with what is the same in every call
-        done once. It goes on with this fit if the model is fitted again, and is safe from several threads."""
+        """`predict(X, return_std=True)` for hot loops: a function of NumPy rows (q, d), with what is the same every
+        time done once. It goes on with this fit if the model is fitted again, and is safe from several threads."""
         check_is_fitted(self)
         fitted, engine = copy.copy(self), self._holding_engine()
 

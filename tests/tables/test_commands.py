@@ -81,6 +81,7 @@ def test_options_of_fit_reach_the_regressor(quick_fit, frame, tmp_path, capsys):
     assert main(command + more) == 0
     assert quick_fit == {
         "recipe": "paper", "kernel": "rbf", "n_neighbors": 100, "holdout": "patches", "random_state": 7, "n_jobs": 1,
+        "engine": "cpu",
         "verbose": 1,
     }  # fmt: skip
     assert list(json.loads(capsys.readouterr().out)["columns"]) == ["size", "new"]
@@ -90,7 +91,7 @@ def test_settings_not_asked_for_are_those_of_the_regressor(quick_fit, frame, tmp
     frame.to_csv(tmp_path / "train.csv")
     file = tmp_path / "model.gpnn"
     assert main(["fit", str(tmp_path / "train.csv"), "--target", "price", "--out", str(file), "--ignore", "city"]) == 0
-    assert set(quick_fit) == {"random_state", "n_jobs", "verbose"}
+    assert set(quick_fit) == {"engine", "random_state", "n_jobs", "verbose"}
     assert "city" not in TableModel.load(file).encoder.inputs
     assert set(quick_fit) <= set(GPnnRegressor().get_params())
 

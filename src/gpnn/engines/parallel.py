@@ -50,7 +50,7 @@ def progress_bar(total: int | None, name: str | None, unit: str = "", initial: i
     return tqdm(total=total, desc=name, unit=unit, initial=initial, unit_scale=True, leave=False)
 
 
-_HIDDEN = tqdm(disable=True)
+_HIDDEN = tqdm(total=1, disable=True)
 """Serves every loop that is not watched: making a bar takes longer than predicting a row."""
 
 
