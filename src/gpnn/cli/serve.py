@@ -25,9 +25,19 @@ def add_to(commands) -> None:
     add("--max-bytes", type=whole_number(1), default=256 << 20, metavar="N", help="of a body (default: 256 MiB)")
     add("--max-waiting", type=whole_number(1), default=1024, metavar="N",
         help="requests that may wait; more get 429 (default: 1024)")  # fmt: skip
-    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="for reading and answering (default: 30)")
+    add("--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="for reading and answering (default: 30)")
     add("--log", type=Path, metavar="FILE", help="keep outcomes that clients POST to /observe here (SQLite)")
     parser.set_defaults(run=_run)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return value
 
 
 def _run(args: argparse.Namespace) -> None:

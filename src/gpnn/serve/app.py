@@ -257,8 +257,8 @@ class Service:
     async def ready(self, request: Request) -> Response:
         if self.stopping:
             raise RefusalError(503, "The server is stopping.", "Ask another one.", "GET /health.", {"Retry-After": "5"})
-        paths = self.registry.paths
-        errors = {name: text.replace(str(paths[name]), paths[name].name) for name, text in self.registry.errors.items()}
+        paths, found = self.registry.paths, dict(self.registry.errors)  # which another thread may change
+        errors = {name: text.replace(str(paths[name]), paths[name].name) for name, text in found.items()}
         versions = {name: model.version for name, model in self.registry.models.items()}
         return JSONResponse({"status": "stale" if errors else "ready", "models": versions, "errors": errors})
 
