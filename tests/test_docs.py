@@ -27,7 +27,7 @@ def test_examples(page):
     assert result.failed == 0
 
 
-def test_readme_example():
+def test_readme_example(few_steps):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code.replace("100_000", "5_000"), {})
