@@ -4,6 +4,7 @@ clients cost nothing, and Starlette adds routes and streams to it without a seco
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import logging
 from collections.abc import AsyncIterator
@@ -95,7 +96,10 @@ class Service:
         self.batcher.on_batch = self._count_batch
         self.batcher.start()
         watch = asyncio.get_running_loop().create_task(self._watch())
+        gc.collect()
+        gc.freeze()  # what there is now stays: looking through it for garbage would hold up requests now and then
         yield
+        gc.unfreeze()
         self.stopping = True
         watch.cancel()
         await self.batcher.stop()

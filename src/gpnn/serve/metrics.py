@@ -82,8 +82,7 @@ class Metrics:
             key, k = (model.name, model.version), len(rows.X)
             total, weight = self._drift.get(key, (np.zeros(rows.X.shape[1]), 0.0))
             kept = 0.5 ** (k / _HALF_LIFE)
-            with np.errstate(over="ignore"):
-                self._drift[key] = (kept * total + rows.X.sum(axis=0), kept * weight + k)
+            self._drift[key] = (kept * total + model.standardised(rows.X).sum(axis=0), kept * weight + k)
             if len(self._drift) > 64:  # of models that were replaced long ago
                 self._drift.pop(next(iter(self._drift)))
 
@@ -129,12 +128,9 @@ def _shifts(model: ServedModel, seen: tuple[Array, float] | None) -> dict[Key, f
     """Of each encoded column, how far recent inputs lie from the training rows."""
     if seen is None:
         return {}
-    spread = model.training.spread
-    with np.errstate(all="ignore"):
-        shifts = np.where(spread.sd > 0, (seen[0] / seen[1] - spread.mean) / spread.sd, 0.0)
     return {
         ("gpnn_input_shift", (("model", model.name), ("column", column))): float(shift)
-        for column, shift in zip(model.encoder.outputs, shifts, strict=True)
+        for column, shift in zip(model.encoder.outputs, seen[0] / seen[1], strict=True)
     }
 
 

@@ -23,6 +23,7 @@ from gpnn.tables.encoder import TableEncoder, missing_message
 from gpnn.tables.model import TableModel
 
 _SHOWN_LEVELS = 1000
+_FARTHEST = 100.0  # training sd that a row counts for in the drift
 _DIGEST = slice(24, 56)  # of the file: the SHA-256 of its header, which holds the checksums of all arrays
 
 Stamp = tuple[int, int, int]
@@ -66,6 +67,8 @@ class ServedModel:
         self._bounds = _bounds(self.columns, self.training)
         of_levels = [isinstance(column, OneHot) for column in self.columns for _ in column.outputs]
         self._levels = np.flatnonzero(of_levels)
+        sd = self.training.spread.sd
+        self._per_sd = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
         middle = self.training.spread.middle[None, :]
         self.law(middle)  # whatever compiles, compiles before the first request
         self.neighbors(middle, 1)
@@ -129,6 +132,12 @@ class ServedModel:
             if part.any():
                 found[column.name] = part
         return found
+
+    def standardised(self, X: Array) -> Array:
+        """Less the mean of the training rows, in their sd; cut at ±100, so that one row cannot drown all others."""
+        spread = self.training.spread
+        with np.errstate(over="ignore"):
+            return np.clip((X - spread.mean) * self._per_sd, -_FARTHEST, _FARTHEST)
 
     def neighbors(self, X: Array, n: int) -> list[list[dict]]:
         """For each row, the n nearest training rows: number, distance in the learned metric, values and target."""
