@@ -34,7 +34,7 @@ from gpnn.stages.validation import check_new_rows, check_settings, check_trainin
 from gpnn.stages.whitening import Whitener
 
 _MEAN_ROWS = 65_536
-_PREDICTED_ROWS = 65_536  # whose laws are made at a time
+_PREDICTED_ROWS = 32_768  # whose laws are made at a time: their innovations are held together
 _PROBES, _RECALL_PROBES = 1000, 128
 _LARGER = 1.5  # times the rows, for a sample to be worth another comparison
 _WIDE = 100  # columns; beyond, refining further on more rows overfits (blogfeedback: worse in every split)
@@ -150,9 +150,9 @@ class GPnnRegressor(DistributionRegressor):
         self.__dict__.pop("fit_report_", None)  # not fitted until this fit is complete
         check_settings(self)
         X, y = check_training_data(self, X, y)
-        report = FitReport(n=len(X), d=X.shape[1], jitter=0.0)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         engine = self._make_engine()
+        report = FitReport(n=len(X), d=X.shape[1], jitter=0.0, engine=engine.describe())  # which must be there
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         with report.stage("mean"):
             self.mean_ = make_mean(self.mean).fit(X, y)
             self._y_scale = float(np.mean(y)), float(np.std(y))
@@ -168,7 +168,6 @@ class GPnnRegressor(DistributionRegressor):
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report)
-        report["engine"] = engine.describe()
         self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
         return self
 
