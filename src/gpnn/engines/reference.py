@@ -47,7 +47,7 @@ def factor(K: Array, scale: float):
 
 
 class Reference(CPU):
-    """The engine that the others are held to: every row is looked at, and each size is solved by itself."""
+    """The engine that the others are held to: of the neighbours that the index finds, each size is solved by itself."""
 
     def describe(self) -> str:
         return "reference, " + super().describe().removeprefix("cpu, ")

@@ -121,11 +121,15 @@ def damaged(path: Path, what: str) -> FileError:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _opened(path: Path) -> BinaryIO:
+def check_is_file(path: Path) -> None:
     if not path.is_file():  # opening a pipe would wait for ever
         raise FileError(
             f"{path} is not a file. Check the name and the folder; a model file is made by model.save(path)."
         )
+
+
+def _opened(path: Path) -> BinaryIO:
+    check_is_file(path)
     try:
         return open(path, "rb")
     except OSError as error:

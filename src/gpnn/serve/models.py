@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gpnn.common.errors import FileError, InvalidInputError, listed
 from gpnn.common.types import Array, Prediction
 from gpnn.files import model as model_file
+from gpnn.files.container import check_is_file
 from gpnn.regressor import GPnnRegressor
 from gpnn.serve.training import Training, value_of
 from gpnn.tables.columns import Boolean, Date, Number, OneHot, TargetMean
@@ -298,6 +299,7 @@ def _described(column, spread, first: int, width: int) -> dict[str, Any]:
 
 
 def stamp_of(path: Path) -> Stamp:
+    check_is_file(path)
     found = os.stat(path)
     return found.st_ino, found.st_mtime_ns, found.st_size
 
