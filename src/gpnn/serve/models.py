@@ -112,7 +112,7 @@ class ServedModel:
     def ends(self, law: Prediction, levels: Array) -> Array:
         """Quantiles of y* of these orders (k, n), as `GPnnRegressor.predict_quantiles` gives them."""
         standard = self.regressor._standard_quantile(levels, law)
-        return np.array([law.mean + law.std * end for end in standard])
+        return np.array([law.mean + law.std * end for end in standard.T])
 
     def beyond(self, X: Array) -> dict[str, NDArray[np.bool_]]:
         """By column, which rows (n,) have a value that the training rows do not reach: out of range, or a new level.

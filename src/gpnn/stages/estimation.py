@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from gpnn.common.errors import InvalidInputError
@@ -15,6 +16,7 @@ from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
 from gpnn.engines.compiled.likelihood import block_likelihood, scratch
 from gpnn.engines.parallel import for_each_block
+from gpnn.stages.whitening import Whitener
 
 NOISE_FLOOR = 1e-6  # as in the authors' code
 _START = np.log(2.0)  # where the authors' code begins: softplus(0) for every parameter
@@ -128,3 +130,23 @@ def _adam(objective: Objective, start: Array, n_steps: int = 200, rate: float = 
 
 
 OPTIMIZERS: dict[str, Callable[..., tuple[Array, float, bool]]] = {"lbfgs": _lbfgs, "adam": _adam}
+
+
+def estimate_from_rows(
+    X: Array,
+    y: Array,
+    rows: NDArray[np.int64],
+    whitener: Whitener,
+    kernel: Kernel,
+    n_blocks: int,
+    block_size: int,
+    optimizer: str = "lbfgs",
+    n_jobs: int | None = None,
+    progress: str | None = None,
+) -> Estimate:
+    """θ̂ from w blocks of s of the `rows` (in random order) of X (n, d), y (n,), which are whitened first."""
+    s = min(block_size, len(rows))
+    w = max(1, min(n_blocks, len(rows) // s))
+    subset = rows[: w * s].reshape(w, s)
+    X_blocks = whitener.transform(X[subset.ravel()]).reshape(w, s, -1)
+    return estimate(X_blocks, whitener.transform_y(y[subset]), kernel, optimizer, n_jobs, progress)
