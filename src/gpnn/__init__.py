@@ -12,6 +12,7 @@ from gpnn.regressor import GPnnRegressor
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaptiveIntervals",
     "CalibratedRegressor",
     "GPnnRegressor",
     "GPnnWarning",
@@ -35,6 +36,7 @@ __all__ = [
 ]  # TableEncoder and TableModel are public too; they need pyarrow, which `from gpnn import *` must not
 
 _PLACES = {
+    "AdaptiveIntervals": "gpnn.stages.recalibration:AdaptiveIntervals",
     "TableEncoder": "gpnn.tables:TableEncoder",
     "TableModel": "gpnn.tables:TableModel",
     "baselines": "gpnn.baselines",

@@ -15,12 +15,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from gpnn.common import metrics
 from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.cpu.neighbors import NeighborIndex
-from gpnn.engines.parallel import for_each_block
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
@@ -34,16 +34,16 @@ from gpnn.stages.far import (
     warn_of_queries_outside,
 )
 from gpnn.stages.hiding import Slabs, check_queries_to_come
-from gpnn.stages.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside, warn_of_few_rows
-from gpnn.stages.judges import MOST_JUDGES, SIZE_JUDGES, SIZES, Judges
-from gpnn.stages.mean import MEANS, make_mean
+from gpnn.stages.holdout import Holdout, hold_out, warn_of_few_rows
+from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges
+from gpnn.stages.mean import MEANS, add_mean, make_mean
 from gpnn.stages.near import Near
+from gpnn.stages.recalibration import UNCHANGED, learn_factors, rescaled
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
 from gpnn.stages.shapes import GAUSSIAN
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
 from gpnn.stages.whitening import Whitener
 
-_MEAN_ROWS = 65_536
 _PROBES, _RECALL_PROBES = 1000, 128
 _LARGER = 1.5  # times the rows, for a sample to be worth another comparison
 _WIDE = 100  # columns; beyond, refining further on more rows overfits (blogfeedback: worse in every split)
@@ -164,7 +164,8 @@ class GPnnRegressor(DistributionRegressor):
         groups (n,): labels, if queries will be of groups that no training row has, such as new patients. times (n,):
         numbers or dates, if they will come after the training rows. Neither is an input.
         """
-        self.__dict__.pop("fit_report_", None)  # not fitted until this fit is complete
+        for name in ("fit_report_", "recalibration_"):
+            self.__dict__.pop(name, None)  # not fitted until this fit is complete
         check_settings(self)
         X, y = check_training_data(self, X, y)
         queries = check_queries_to_come(self, len(X), groups, times)
@@ -183,6 +184,7 @@ class GPnnRegressor(DistributionRegressor):
             engine = self._build_index(X, y, holdout.hidden, engine, rng, report)
         with report.stage("calibrate"):
             claimed = self._calibrate(X, y, holdout, engine, rng, report)
+        self._factors = UNCHANGED
         with report.stage("far"):
             self._far = self._learn_far(X, y, claimed, queries, engine, rng.spawn(1)[0], report)
         if len(holdout.hidden) and self.return_rows:
@@ -199,6 +201,17 @@ class GPnnRegressor(DistributionRegressor):
         if self._far is not None and np.isfinite(self._far.edge):
             warn_of_queries_outside(law.support)
         return law
+
+    def recalibrate(self, X, y) -> GPnnRegressor:
+        """Variances and the shape of errors as rows X (n, d) ask for whose outcomes y (n,) came after `fit`, like those
+        that will be asked for; means stay as they are. `recalibration_` tells what changed, and if that was needed."""
+        check_is_fitted(self)
+        law, _ = self._law(check_new_rows(self, X), self._holding_engine())
+        factors, shape, self.recalibration_ = learn_factors(metrics.observed(y, law), law)
+        self._factors = (self._factors[0] * factors[0], self._factors[1] * factors[1])
+        if shape is not None:
+            self.shape_ = shape
+        return self
 
     def predictor(self) -> Callable[[Array], tuple[Array, Array]]:
         """`predict(X, return_std=True)` for hot loops: a function of NumPy rows (q, d), with what is the same every
@@ -254,15 +267,8 @@ class GPnnRegressor(DistributionRegressor):
         n = len(X)
         most = MOST_JUDGES if self.calibration_size == "auto" else int(self.calibration_size)
         asked = int(SIZES[-1] if self.n_neighbors == "auto" else self.n_neighbors)
-        if self.holdout == "patches":
-            scaled = self._whitener(X, y, "diagonal", warn=False)
-            holdout = patches(X, scaled, engine, rng, self._bar("hold out"))
-        elif self.holdout != "random":
-            holdout = from_splitter(self.holdout, X, y, rng)
-        elif self.return_rows or most == 0:
-            holdout = leave_one_out(n, rng, max(most, SIZE_JUDGES))
-        else:
-            holdout = set_aside(n, rng, min(most, n // 4))
+        whitener = self._whitener(X, y, "diagonal", warn=False) if self.holdout == "patches" else None
+        holdout = hold_out(self.holdout, X, y, most, self.return_rows, whitener, engine, rng, self._bar("hold out"))
         self.n_neighbors_ = min(asked, n - len(holdout.hidden))
         used = {"calibration_size": min(most, len(holdout.judge)), "n_neighbors": self.n_neighbors_}
         warn_of_few_rows(n, {name: (getattr(self, name), value) for name, value in used.items()})
@@ -378,18 +384,11 @@ class GPnnRegressor(DistributionRegressor):
     def _law(self, X, engine: Engine) -> tuple[Prediction, float]:
         """The predictive laws of checked rows, and the largest jitter that was needed."""
         law, jitter = answer(self._near(), self._far, engine, X, self._bar("predict"))
-        law = self.whitener_.inverse(law)
+        law = self.whitener_.inverse(rescaled(law, self._factors))
         return replace(law, mean=self._add_mean(X, law.mean)), jitter
 
     def _add_mean(self, X, y: Array, sign: float = 1.0) -> Array:
-        """y plus (or minus) the mean function at X."""
-        total = np.array(y, dtype=float)
-
-        def add(part: slice) -> None:
-            total[part] += sign * self.mean_.predict(X[part])
-
-        for_each_block(add, len(X), _MEAN_ROWS, self.n_jobs, self._bar("mean"))
-        return total
+        return add_mean(self.mean_, X, y, sign, self.n_jobs, self._bar("mean"))
 
     def _standard_quantile(self, levels: Array, law: Prediction) -> Array:
         return standard_quantile(self.shape_, levels, law.support)

@@ -33,6 +33,7 @@ from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.far import Far, Member, Trend
 from gpnn.stages.mean import Constant, Linear
+from gpnn.stages.recalibration import UNCHANGED
 from gpnn.stages.shapes import Shape
 from gpnn.stages.validation import check_settings
 from gpnn.stages.whitening import Ranks, Whitener
@@ -61,8 +62,9 @@ _LEARNED: dict[str, Any] = {
 }  # fmt: skip
 """Without these there is no prediction. What else `fit` leaves is kept too, as it is."""
 
-_LATER: dict[str, Any] = {"_far": Far | None}
-"""Files of earlier versions are without these, and their models too."""
+_LATER: dict[str, Any] = {"_far": Far | None, "_factors": tuple[float, float]}
+_BEFORE = {"_far": None, "_factors": UNCHANGED}
+"""Files of earlier versions are without these; what their models do instead."""
 
 _DEEPEST = 50
 
@@ -258,7 +260,7 @@ def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
     wrong, missing = [name for name in learned if not _is_learned(name)], sorted(_LEARNED.keys() - learned.keys())
     if wrong or missing:
         raise ValueError(f"what fit leaves is without {listed(missing)}" if missing else f"{wrong[0]:.40} is unknown")
-    learned = dict.fromkeys(_LATER) | learned
+    learned = _BEFORE | learned
     _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED | _LATER)
     model.__dict__.update(learned)
     _check_sizes(model)

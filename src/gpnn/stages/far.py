@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from gpnn.common import metrics
 from gpnn.common.errors import GPnnWarning
@@ -112,6 +113,8 @@ class Far:
     """that of the members, and"""
     factors: Array
     """the logarithm of what the local process's own variance is multiplied by."""
+    widening: float
+    """What the mixture's variance is multiplied by."""
     claimed: Array
     """Quantiles, at _LEVELS, of the variance that the local process claims for random rows."""
 
@@ -127,8 +130,10 @@ class Far:
         """The members' own, in whitened units of y."""
         Z = self.whitener.transform(X)
         laws = [member.law(engine, Z) for member in self.members]
-        mean = np.mean([law.mean for law in laws], axis=0) + self.trend(Z)
-        return Prediction(mean, self.alpha * np.mean([law.variance for law in laws], axis=0) + self.floor)
+        means, variances = ([getattr(law, name) for law in laws] for name in ("mean", "variance"))
+        # Where they differ, their metrics do: none has seen the like.
+        variance = self.alpha * np.mean(variances, axis=0) + self.floor + np.var(means, axis=0)
+        return Prediction(np.mean(means, axis=0) + self.trend(Z), variance)
 
     def mixed(self, near: Prediction, far: Prediction, claimed: Array) -> Prediction:
         x = np.log(claimed)
@@ -137,7 +142,7 @@ class Far:
         near_std = near.std * np.exp(0.5 * ramp * np.interp(x, self.knots, self.factors))
         # The error of a weighted sum is never larger than the sum of the weighted errors, whatever they have in common.
         std = (1 - weight) * near_std + weight * far.std
-        return Prediction((1 - weight) * near.mean + weight * far.mean, std**2)
+        return Prediction((1 - weight) * near.mean + weight * far.mean, self.widening**ramp * std**2)
 
 
 def warn_of_queries_outside(support: Array | None) -> None:
@@ -219,10 +224,11 @@ def learn_far(
     calibration, far_law = _calibrated(judged)
     edge = -np.inf if hiding.everywhere else float(np.log(np.quantile(claimed, 1 - OUTSIDE)))
     knots, weights, factors = _weighed(judged, far_law, edge)
-    return Far(
-        whitener, trend, members, calibration.alpha, calibration.floor, edge, knots, weights, factors,
+    far = Far(
+        whitener, trend, members, calibration.alpha, calibration.floor, edge, knots, weights, factors, 1.0,
         np.quantile(claimed, _LEVELS),
     )  # fmt: skip
+    return replace(far, widening=_widening(judged, far, far_law))
 
 
 class _Judged(NamedTuple):
@@ -322,15 +328,10 @@ def _score(judged: _Judged) -> float:
 
 
 def _calibrated(judged: Sequence[_Judged]) -> tuple[Calibration, Prediction]:
-    """Of the members' laws on their judges: the wider, the more parts of the table differ, and the fewer there are."""
+    """Of the members' laws on their judges."""
     y, law = np.concatenate([one.y for one in judged]), _joined([one.far for one in judged])
     alone = np.ones((len(y), 1))  # no neighbours' innovations: they tell of the rows around the gap
     calibration = fit_calibration(y, law, alone)
-    z_squared = metrics.z_squared(y, calibration(law, alone))
-    parts = np.concatenate([one.part + number * 2**32 for number, one in enumerate(judged)])
-    by_part = [float(np.mean(z_squared[parts == part])) for part in np.unique(parts)]
-    wider = 1 + float(np.std(by_part)) / np.sqrt(len(by_part))
-    calibration = Calibration(wider * calibration.alpha, wider * calibration.floor)
     return calibration, calibration(law, alone)
 
 
@@ -348,9 +349,29 @@ def _weighed(judged: Sequence[_Judged], far: Prediction, edge: float) -> tuple[A
     for rows in np.array_split(beyond[np.argsort(claimed[beyond], kind="stable")], n_bins):
         error, change = y[rows] - near.mean[rows], far.mean[rows] - near.mean[rows]
         weights.append(float(np.clip(change @ error / max(float(change @ change), 1e-30), 0, 1)))
-        factors.append(float(np.log(max(1.0, float(np.mean(error**2 / near.variance[rows]))))))
+        factors.append(float(np.log(max(1.0, _excess(error**2 / near.variance[rows])))))
         knots.append(float(np.mean(claimed[rows])))
     return np.array(knots), np.maximum.accumulate(weights), np.array(factors)
+
+
+def _widening(judged: Sequence[_Judged], far: Far, far_law: Prediction) -> float:
+    """So that nine in ten of the judges lie in their intervals; more, the more parts of the table differ and the fewer
+    they are."""
+    y, near = np.concatenate([one.y for one in judged]), _joined([one.near for one in judged])
+    claimed = np.concatenate([one.claimed for one in judged])
+    parts = np.concatenate([one.part + number * 2**32 for number, one in enumerate(judged)])
+    z_squared = metrics.z_squared(y, far.mixed(near, far_law, claimed))
+    beyond = np.flatnonzero(np.log(claimed) > far.edge)
+    if len(beyond) < _FEWEST_IN_BIN:
+        return 1.0
+    by_part = [float(np.mean(z_squared[beyond][parts[beyond] == part])) for part in np.unique(parts[beyond])]
+    unsure = 1 + float(np.std(by_part)) / max(float(np.mean(by_part)), 1e-30) / np.sqrt(len(by_part))
+    return float(np.clip(_excess(z_squared[beyond]), 0.5, 4)) * unsure
+
+
+def _excess(z_squared: Array) -> float:
+    """What variances must be multiplied by for nine in ten to lie in Gaussian intervals of 90 %."""
+    return float(np.quantile(z_squared, 0.9) / ndtri(0.95) ** 2)
 
 
 def _joined(laws: Sequence[Prediction]) -> Prediction:

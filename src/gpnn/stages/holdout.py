@@ -19,6 +19,8 @@ from gpnn.engines import Engine, Whitening
 
 Rows = NDArray[np.int64]
 
+SIZE_JUDGES = 3000
+"""Rows on which the number of neighbours is chosen."""
 _PATCHES, _SHARE = 40, 0.1
 _FEWEST = 50
 
@@ -31,6 +33,28 @@ class Holdout:
     judge: Rows
     hidden: Rows
     """Sorted; rows that no prediction on `learn` or `judge` may use. A row never predicts itself, hidden or not."""
+
+
+def hold_out(
+    kind,
+    X: Array,
+    y: Array,
+    most: int,
+    return_rows: bool,
+    whitening: Whitening | None,
+    engine: Engine,
+    rng: np.random.Generator,
+    progress: str | None = None,
+) -> Holdout:
+    """kind: "random", "patches" (which need a whitening), or a splitter. most: rows to calibrate on, at most."""
+    if kind == "patches":
+        assert whitening is not None
+        return patches(X, whitening, engine, rng, progress)
+    if kind != "random":
+        return from_splitter(kind, X, y, rng)
+    if return_rows or most == 0:
+        return leave_one_out(len(X), rng, max(most, SIZE_JUDGES))
+    return set_aside(len(X), rng, min(most, len(X) // 4))
 
 
 def leave_one_out(n: int, rng: np.random.Generator, n_judges: int) -> Holdout:

@@ -13,12 +13,13 @@ from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, LocalSolution
 from gpnn.stages.calibration import Calibration, fit_calibration, interval, variance_factor
+from gpnn.stages.holdout import SIZE_JUDGES
 from gpnn.stages.shapes import GAUSSIAN, Shape, fit_shape
 from gpnn.stages.whitening import Whitener
 
 SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])
 """m is chosen among these."""
-SIZE_JUDGES, MOST_JUDGES = 3000, 50_000
+MOST_JUDGES = 50_000
 _FIRST_JUDGES, _FEWER_JUDGES = 4000, 6000
 _TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 

@@ -11,7 +11,9 @@ from sklearn.preprocessing import StandardScaler
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array
+from gpnn.engines.parallel import for_each_block
 
+_ROWS = 65_536  # that a thread works on at a time
 MEANS = ("constant", "zero", "linear")
 
 
@@ -56,3 +58,14 @@ def make_mean(mean):
             f"mean = {mean!r} has no fit and predict. Give one of {', '.join(MEANS)}, or a scikit-learn regressor."
         )
     return clone(mean)
+
+
+def add_mean(mean, X: Array, y: Array, sign: float = 1.0, n_jobs: int | None = None, progress: str | None = None):
+    """y plus (or minus) the fitted mean function at X."""
+    total = np.array(y, dtype=float)
+
+    def add(part: slice) -> None:
+        total[part] += sign * mean.predict(X[part])
+
+    for_each_block(add, len(X), _ROWS, n_jobs, progress)
+    return total

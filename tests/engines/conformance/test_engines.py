@@ -8,6 +8,7 @@ import pytest
 from gpnn import GPnnRegressor, Hyperparameters
 from gpnn.engines import Probes
 from gpnn.engines.cpu import CPU
+from gpnn.engines.local import make_solver
 from gpnn.engines.reference import Reference
 from gpnn.errors import InvalidInputError
 from gpnn.kernels import KERNELS
@@ -181,6 +182,20 @@ def test_learning_sees_the_same_slopes(engine, kernel, rng):
     np.testing.assert_allclose(ours[3][0].mean, law.mean, rtol=1e-8)
     np.testing.assert_allclose(ours[3][0].variance, law.variance, rtol=1e-8)
     np.testing.assert_allclose(ours[3][1], innovations, rtol=1e-6)
+
+
+def test_probes_learn_from_the_rows_chosen_for_them(engine, rng):
+    X = rng.normal(size=(50, 3)).astype(np.float32)
+    y, chosen = np.sin(X[:, 0]), rng.permuted(np.tile(np.arange(10, 50), (4, 1)), axis=1)[:, :12]
+    probes, kernel, params = Probes(X[:4], y[:4], np.arange(4)), KERNELS["matern32"], Hyperparameters(0.7, 0.9, 0.05)
+    laws = []
+    for of in (CPU(1), engine):
+        learner = of.learner(of.whiten(as_they_are(3), X), y, seed=0)
+        laws.append(learner.among(probes, chosen).predict(kernel, params)[0])
+    np.testing.assert_allclose(laws[1].mean, laws[0].mean, rtol=1e-8)
+    exact = make_solver("reference")(X[:4], X[chosen], y[chosen], kernel, params)
+    np.testing.assert_allclose(laws[1].mean, exact.mean, rtol=1e-5)
+    np.testing.assert_allclose(laws[1].variance, exact.variance, rtol=1e-5)
 
 
 def test_singular_probes_are_passed_over_in_learning(engine):
