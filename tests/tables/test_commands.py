@@ -54,7 +54,7 @@ def test_fit_predict_evaluate_inspect(quick_fit, frame, model, table, new, tmp_p
     written = capsys.readouterr()
     assert (written.out, written.err) == ("", "gpnn: predicted 50 rows\n")
     found = pd.read_parquet(out)
-    assert list(found) == ["city", "size", "mean", "sd", "lower", "upper"]
+    assert list(found) == ["city", "size", "mean", "sd", "lower", "upper", "support"]
     assert found["city"].tolist() == new["city"].tolist()
     expected = model.predict(new, coverage=0.5).to_pandas()
     np.testing.assert_array_equal(found["upper"], expected["upper"])
@@ -100,7 +100,7 @@ def test_predictions_go_to_standard_output_as_csv(model_file, model, table, new,
     assert main(["predict", str(model_file), table, "--keep", "city"]) == 0
     written = capsysbinary.readouterr()
     lines = written.out.decode().splitlines()
-    assert lines[0] == "city,mean,sd,lower,upper"
+    assert lines[0] == "city,mean,sd,lower,upper,support"
     assert len(lines) == 51
     assert float(lines[1].split(",")[1]) == model.predict(new)["mean"][0].as_py()
 
@@ -238,7 +238,7 @@ def test_a_run_that_is_stopped_leaves_no_file(number, code, model_file, long_tab
 
 def test_a_reader_that_has_seen_enough_is_no_error(model_file, long_table):
     with program("predict", model_file, long_table, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
-        assert run.stdout.readline() == b"mean,sd,lower,upper\n"
+        assert run.stdout.readline() == b"mean,sd,lower,upper,support\n"
         run.stdout.close()
         assert run.stderr.read() == b""
     assert run.returncode == 141

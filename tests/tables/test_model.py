@@ -22,7 +22,7 @@ def predicted(model, table, **options) -> pd.DataFrame:
 
 def test_it_learns_and_knows_what_it_does_not_know(model, new):
     found = predicted(model, new)
-    assert list(found) == ["mean", "sd", "lower", "upper"]
+    assert list(found) == ["mean", "sd", "lower", "upper", "support"]
     error = new["price"] - found["mean"]
     assert np.sqrt(np.mean(error**2)) < 0.6 * new["price"].std()
     assert 0.8 < np.mean((found["lower"] < new["price"]) & (new["price"] < found["upper"])) <= 1

@@ -13,6 +13,7 @@ _MEANINGS = {
     "calibration": "mean squared error in units of the variance: 1 when variances are right",
     "coverage_90": "share of rows inside their 90 % interval",
     "crps": "mean distance between the law and what happened",
+    "outside_support": "share of rows farther from the training rows than 99 of 100 of these are from each other",
 }
 
 
@@ -39,4 +40,5 @@ def _run(args: argparse.Namespace) -> None:
         print(json.dumps(scores))
         return
     for name, value in scores.items():
-        print(f"{name:13s}{value:>12,}" if name == "rows" else f"{name:13s}{value:12.5g}   {_MEANINGS[name]}")
+        text = "–" if value is None else f"{value:,}" if name == "rows" else f"{value:.5g}"
+        print(f"{name:16s}{text:>9s}   {_MEANINGS[name]}".rstrip())

@@ -25,6 +25,10 @@ def add_to(commands) -> None:
     columns.add_argument("--features", nargs="+", metavar="COLUMN", help="learn from these only")
     columns.add_argument("--ignore", nargs="+", metavar="COLUMN", help="learn from all but these")
     add("--categories", nargs="+", metavar="COLUMN", help="columns that are categories though they look like numbers")
+    to_come = parser.add_mutually_exclusive_group()
+    to_come.add_argument("--group", metavar="COLUMN",
+        help="if new rows will be of groups that no training row has, such as new patients: their label")  # fmt: skip
+    to_come.add_argument("--time", metavar="COLUMN", help="if new rows will be later than the training rows: when")
     add("--paper", action="store_true", help="the published recipe: exponential kernel, m = 400, one lengthscale")
     add("--kernel", choices=["auto", *KERNELS], help="(default: chosen on held-out rows)")
     add("--neighbors", type=whole_number(1), metavar="M", help="rows per prediction (default: chosen on held-out rows)")
@@ -55,6 +59,8 @@ def _run(args: argparse.Namespace) -> None:
         categories=args.categories,
         missing=args.missing or "error",
         max_levels=args.max_levels,
+        group=args.group,
+        time=args.time,
     )
     model.save(args.out)
     inspect.show(args.out, args.json)

@@ -38,6 +38,8 @@ def _facts(path: Path) -> dict:
         "target": schema.get("target"),
         "columns": {column["name"]: _rule(column) for column in encoder.get("columns", [])},
         "missing": schema.get("missing"),
+        "group": schema.get("group"),
+        "time": schema.get("time"),
         "rows": report["n"],
         "inputs": report["d"],
         "kernel": learned["kernel_"],

@@ -125,7 +125,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if self.missing not in ("error", "impute", "keep"):
             raise InvalidInputError(f"missing = {self.missing!r} is unknown. Choose one of: error, impute, keep.")
         table.require(list(self.categories), "It was said to be a category.")
-        types, n_rows = _read_types(table, names)
+        types, n_rows = read_types(table, names)
         types.update(dict.fromkeys(set(names) & set(self.categories), pa.string()))
         if n_rows == 0:
             raise InvalidInputError(f"{table.name} has no rows. Check that it is the right file, and that it is whole.")
@@ -247,7 +247,7 @@ def warn_of_unknown(unknown: Counter) -> None:
         )
 
 
-def _read_types(table: Table, names: list[str]) -> tuple[dict[str, pa.DataType], int]:
+def read_types(table: Table, names: list[str]) -> tuple[dict[str, pa.DataType], int]:
     """The type of each column, of texts what all of them can be read as; and the number of rows."""
     types = {name: table.types[name] for name in names}
     meanings = {name: list(_MEANINGS if table.untyped else _DATES) for name in names if rules.is_text(types[name])}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,18 +18,25 @@ from gpnn.common.types import Array
 from gpnn.engines.parallel import progress_bar
 from gpnn.files import model as model_file
 from gpnn.regressor import GPnnRegressor
+from gpnn.stages.far import OUTSIDE
 from gpnn.tables.columns import CURE_OF_DAMAGE, numbers
 from gpnn.tables.encoder import TableEncoder, missing_message, warn_of_unknown
 from gpnn.tables.reading import Table, as_table, open_table
+from gpnn.tables.to_come import Group, Time, Watch, can_be_told, said
 from gpnn.tables.writing import check_output, writing
 
 ANSWERS = ("mean", "sd", "lower", "upper")
-"""The columns of a prediction."""
+"""The columns of a prediction that every model has."""
+
+SUPPORT = "support"
+"""The last one: the share of random rows that lie as far from the data as this one, or farther. Null where the model
+does not know."""
 
 POLICIES = ("error", "impute", "drop")
 """What to do where a value is missing. Whichever it is, a row without target is of no use to `fit`: "impute" and "drop"
 leave it out."""
 
+_MANY, _FEW = 0.1, 10  # rows outside the support, of which users are told: a share, and more than a handful
 _CURE = "ask for --impute (median or most frequent level) or --drop-missing (missing='impute' or 'drop' in Python)"
 
 
@@ -42,6 +51,10 @@ class TableModel:
     regressor: GPnnRegressor
     target: str
     missing: str = "error"
+    group: str | None = None
+    """The column whose values rows to come will not share, if that was said."""
+    time: str | None = None
+    """The column by which rows to come will be later, if that was said."""
 
     @classmethod
     def fit(
@@ -55,18 +68,27 @@ class TableModel:
         categories: list[str] | None = None,
         missing: str = "error",
         max_levels: int = 20,
+        group: str | None = None,
+        time: str | None = None,
     ) -> TableModel:
-        """Learn `target` from `features`, or from all other columns but those to `ignore`. The regressor is fitted."""
+        """Learn `target` from `features`, or from all other columns but those to `ignore`. The regressor is fitted.
+
+        group: a column of labels, if rows to come will be of groups that no training row has, such as new patients; it
+        is no input. time: a column of numbers or dates, if they will be later than the training rows; it stays an input
+        unless it is ignored.
+        """
         _check_policy(missing)
         regressor = GPnnRegressor() if regressor is None else regressor
         table = _opened(table, "read" if regressor.verbose else None)
-        names = _choose(table, target, features, ignore or [])
+        to_come = said(table, target, features, group, time)
+        names = _choose(table, target, features, [*(ignore or []), *([] if group is None else [group])])
         policy = "impute" if missing == "impute" else "error"
         encoder = TableEncoder(categories=categories or [], max_levels=max_levels, missing=policy)
         n_rows = encoder.survey(table, names)
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
-        rows = _read(table, encoder, target, missing, n_rows)
+        watch = Watch(table, encoder, target) if to_come is None and can_be_told(regressor) else None
+        rows = _read(table, encoder, target, missing, n_rows, to_come, watch)
         if len(rows.y) < 2:
             raise InvalidInputError(
                 f"{table.name} has {len(rows.y)} rows to learn from. Check that it is the right file, and that not "
@@ -75,8 +97,10 @@ class TableModel:
         X = encoder.learn(rows.X, rows.y)
         if missing == "impute":
             encoder.impute(X)
-        regressor.fit(_named(X, encoder), rows.y)
-        return cls(encoder, regressor, target, missing)
+        if watch is not None:
+            watch.warn()
+        regressor.fit(_named(X, encoder), rows.y, **({} if to_come is None else {to_come.argument: rows.labels}))
+        return cls(encoder, regressor, target, missing, group, time)
 
     @classmethod
     def load(cls, path: str | Path, verify: bool = True) -> TableModel:
@@ -88,9 +112,11 @@ class TableModel:
                 "Load it with GPnnRegressor.load, or make a model of a table with gpnn fit."
             )
         encoder, target, missing = (schema.get(name) for name in ("encoder", "target", "missing"))
-        if not (isinstance(encoder, dict) and isinstance(target, str) and missing in POLICIES):
+        to_come = {name: schema.get(name) for name in ("group", "time")}  # files of earlier versions do not say
+        named = all(name is None or isinstance(name, str) for name in to_come.values())
+        if not (isinstance(encoder, dict) and isinstance(target, str) and missing in POLICIES and named):
             raise FileError(f"{path} says nothing of its columns that this gpnn understands. {CURE_OF_DAMAGE}")
-        model = cls(TableEncoder.from_dict(encoder), regressor, target, missing)
+        model = cls(TableEncoder.from_dict(encoder), regressor, target, missing, **to_come)
         if len(model.encoder.outputs) != regressor.n_features_in_:
             raise FileError(
                 f"{path} encodes a table as {len(model.encoder.outputs)} columns, but its regressor takes "
@@ -104,7 +130,10 @@ class TableModel:
 
     def schema(self) -> dict:
         """What the model file says of the table."""
-        return {"target": self.target, "missing": self.missing, "encoder": self.encoder.to_dict()}
+        return {
+            "target": self.target, "missing": self.missing, "group": self.group, "time": self.time,
+            "encoder": self.encoder.to_dict(),
+        }  # fmt: skip
 
     def read_rows(self, table, missing: str | None = None) -> tuple[pd.DataFrame, Array]:
         """Encoded inputs and target of every row, but of those that `missing` (default: as in `fit`) leaves out."""
@@ -115,15 +144,28 @@ class TableModel:
         warn_of_unknown(rows.unknown)
         return _named(rows.X, self.encoder), rows.y
 
-    def evaluate(self, table, missing: str | None = None, units: str = "y") -> dict[str, float]:
-        """The scores of `GPnnRegressor.evaluate`, and the number of rows they are of."""
-        X, y = self.read_rows(table, missing)
-        if len(y) == 0:
-            raise InvalidInputError("No row is left to evaluate on. Check that the table has rows with a target.")
-        return {"rows": len(y)} | self.regressor.evaluate(X, y, units)
+    def evaluate(self, table, missing: str | None = None, units: str = "y") -> dict[str, float | None]:
+        """The scores of `GPnnRegressor.evaluate`, the number of rows they are of, and "outside_support": the share of
+        rows outside the support, None where the model does not know."""
+        if units not in ("y", "whitened"):
+            raise InvalidInputError(f"units = {units!r} is unknown. Choose 'y' or 'whitened' (the paper's).")
+        X, y = self._some_rows(table, missing, "evaluate on")
+        with _in_our_words():
+            law = self.regressor.predict_distribution(X)
+        scores: dict[str, float | None] = {"rows": len(y), **self.regressor._scores(y, law, units)}
+        outside = None if law.support is None else int(np.sum(law.support < OUTSIDE))
+        self._warn_of_outside(outside or 0, len(y))
+        return scores | {"outside_support": None if outside is None else outside / len(y)}
+
+    def recalibrate(self, table, missing: str | None = None) -> TableModel:
+        """Itself, its variances and the shape of its errors corrected by rows whose target is known. What was learned
+        stays; `regressor.recalibration_` says what changed."""
+        X, y = self._some_rows(table, missing, "recalibrate on")
+        self.regressor.recalibrate(X, y)
+        return self
 
     def predict(self, table, coverage: float = 0.9, keep: list[str] | None = None, missing: str | None = None):
-        """A pyarrow table: the columns to keep, then mean, sd, lower and upper, a row for each row."""
+        """A pyarrow table: the columns to keep, then mean, sd, lower, upper and support, a row for each row."""
         table, missing = self._prepare(table, missing, keep or [])
         schema, batches = self._predictions(table, coverage, keep or [], missing)
         return pa.Table.from_batches(batches, schema)
@@ -152,6 +194,24 @@ class TableModel:
                 bar.update(batch.num_rows)
         return n_rows
 
+    def _some_rows(self, table, missing: str | None, purpose: str) -> tuple[pd.DataFrame, Array]:
+        X, y = self.read_rows(table, missing)
+        if len(y) == 0:
+            raise InvalidInputError(f"No row is left to {purpose}. Check that the table has rows with a target.")
+        return X, y
+
+    def _warn_of_outside(self, outside: int, n_rows: int) -> None:
+        """Where many rows are of a kind that the model was not told of."""
+        if self.group is None and self.time is None and outside > max(_FEW, _MANY * n_rows):
+            warnings.warn(
+                f"{outside:,} of {n_rows:,} rows lie outside the support: farther from the training rows than 99 of "
+                "100 of these do from each other. A model learned for gaps answers them, and less is known of them. If "
+                "rows to come are of new groups or later, fit again with --group or --time (group=… or time=… in "
+                "Python); with some of their outcomes, gpnn recalibrate.",
+                GPnnWarning,
+                stacklevel=3,
+            )
+
     # --- the stream ---------------------------------------------------------------------------------------------------
 
     def _prepare(self, table, missing: str | None, more: list[str]) -> tuple[Table, str]:
@@ -166,17 +226,17 @@ class TableModel:
         """The schema of the answer, and its batches."""
         if not 0 < coverage < 1:
             raise InvalidInputError(f"coverage = {coverage} must lie strictly between 0 and 1, such as 0.9.")
-        clash = [name for name in keep if name in ANSWERS]
-        if clash or len(set(keep)) < len(keep):
+        added = (*ANSWERS, SUPPORT)
+        if any(name in added for name in keep) or len(set(keep)) < len(keep):
             raise InvalidInputError(
-                f"Columns to keep must differ from each other and from {', '.join(ANSWERS)}: {listed(keep)}. Rename."
+                f"Columns to keep must differ from each other and from {', '.join(added)}: {listed(keep)}. Rename."
             )
-        schema = pa.schema([*((name, table.types[name]) for name in keep), *((name, pa.float64()) for name in ANSWERS)])
+        schema = pa.schema([*((name, table.types[name]) for name in keep), *((name, pa.float64()) for name in added)])
         return schema, self._stream(table, coverage, keep, missing, schema)
 
     def _stream(self, table: Table, coverage: float, keep: list[str], missing: str, schema: pa.Schema):
         unknown: Counter = Counter()
-        n_rows = n_empty = 0
+        n_rows = n_empty = n_outside = 0
         for batch in table.batches(list(dict.fromkeys([*self.encoder.inputs, *keep]))):
             X = self.encoder.encode(batch, unknown)
             if missing == "impute":
@@ -188,54 +248,84 @@ class TableModel:
                 raise InvalidInputError(
                     f"{table.name}, row {first:,}: " + missing_message(counts, int((~whole).sum()), _CURE)
                 )
-            answers = np.full((len(ANSWERS), len(X)), np.nan)
+            answers = np.full((len(ANSWERS) + 1, len(X)), np.nan)
             if whole.any():
                 answers[:, whole] = self._answer(X[whole], coverage)
+            n_outside += int(np.sum(answers[-1] < OUTSIDE))
             n_rows, n_empty = n_rows + len(X), n_empty + int((~whole).sum())
             columns = [batch.column(name) for name in keep]
-            yield pa.RecordBatch.from_arrays(
-                [*columns, *(pa.array(answer, mask=~whole) for answer in answers)], schema=schema
-            )
+            masks = [*[~whole] * len(ANSWERS), np.isnan(answers[-1])]
+            found = [pa.array(answer, mask=mask) for answer, mask in zip(answers, masks, strict=True)]
+            yield pa.RecordBatch.from_arrays([*columns, *found], schema=schema)
         warn_of_unknown(unknown)
         _warn_of_dropped(n_empty, n_rows, "have no prediction: a value is missing")
+        self._warn_of_outside(n_outside, n_rows)
 
     def _answer(self, X: Array, coverage: float) -> Array:
-        """Mean, sd, lower and upper (4, n)."""
-        law = self.regressor.predict_distribution(_named(X, self.encoder))
+        """Mean, sd, lower, upper and support (5, n); NaN where nothing is known of the last."""
+        with _in_our_words():
+            law = self.regressor.predict_distribution(_named(X, self.encoder))
         ends = self.regressor._standard_quantile(np.array([0.5 - coverage / 2, 0.5 + coverage / 2]), law).T
-        return np.vstack([law.mean, law.std, *(law.mean + law.std * end for end in ends)])
+        support = np.full(len(X), np.nan) if law.support is None else law.support
+        return np.vstack([law.mean, law.std, *(law.mean + law.std * end for end in ends), support])
 
 
 @dataclass(frozen=True)
 class _Rows:
     X: Array
     y: Array
+    labels: Array
+    """Groups or times (n,), if they were asked for; zeros if not."""
     unknown: Counter
 
 
-def _read(table: Table, encoder: TableEncoder, target: str, missing: str, n_rows: int | None) -> _Rows:
-    """Encoded rows (NaN where "impute" has work to do) and targets, in arrays made once if the number is known."""
-    X, y = np.empty((n_rows or 0, len(encoder.outputs))), np.empty(n_rows or 0)
+def _read(
+    table: Table,
+    encoder: TableEncoder,
+    target: str,
+    missing: str,
+    n_rows: int | None,
+    to_come: Group | Time | None = None,
+    watch: Watch | None = None,
+) -> _Rows:
+    """Encoded rows (NaN where "impute" has work to do), targets and groups or times, in arrays made once if the number
+    is known. A row without target, group or time is left out, or an error."""
+    X, y, labels = np.empty((n_rows or 0, len(encoder.outputs))), np.empty(n_rows or 0), np.empty(n_rows or 0)
+    more = [*([] if to_come is None else [to_come.name]), *([] if watch is None else watch.columns)]
     unknown: Counter = Counter()
     lacking: Counter = Counter()
     done = seen = incomplete = 0
-    for batch in table.batches([*encoder.inputs, target]):
+    for batch in table.batches(list(dict.fromkeys([*encoder.inputs, target, *more]))):
         X_batch = encoder.encode(batch, unknown)
         y_batch = numbers(batch.column(target), target)
-        without_target, without_input = np.isnan(y_batch), np.isnan(X_batch).any(axis=1)
-        lacking.update(encoder.missing_by_column(X_batch) if missing != "impute" else {})
-        lacking.update({target: int(without_target.sum())} if without_target.any() else {})
-        wanted = ~without_target if missing == "impute" else ~(without_target | without_input)
+        labels_batch = np.zeros(len(y_batch)) if to_come is None else to_come.read(batch.column(to_come.name))
+        if watch is not None:
+            watch.look(batch)
+        absent = encoder.missing_by_column(X_batch) if missing != "impute" else {}
+        for name, values in ((target, y_batch), (to_come.name if to_come else "", labels_batch)):
+            if np.isnan(values).any():
+                absent[name] = int(np.isnan(values).sum())
+        lacking.update(absent)
+        unusable, without_input = np.isnan(y_batch) | np.isnan(labels_batch), np.isnan(X_batch).any(axis=1)
+        wanted = ~unusable if missing == "impute" else ~(unusable | without_input)
         seen, incomplete = seen + len(wanted), incomplete + int((~wanted).sum())
         end = done + int(wanted.sum())
         if end > len(y):
-            X, y = np.resize(X, (2 * end, X.shape[1])), np.resize(y, 2 * end)
-        X[done:end], y[done:end] = X_batch[wanted], y_batch[wanted]
+            X, y, labels = np.resize(X, (2 * end, X.shape[1])), np.resize(y, 2 * end), np.resize(labels, 2 * end)
+        X[done:end], y[done:end], labels[done:end] = X_batch[wanted], y_batch[wanted], labels_batch[wanted]
         done = end
     if lacking and missing == "error":
         raise InvalidInputError(f"{table.name}: " + missing_message(lacking, incomplete, _CURE))
     _warn_of_dropped(incomplete, seen, f"were left out: a value is missing in {listed(list(lacking))}")
-    return _Rows(X[:done], y[:done], unknown)
+    return _Rows(X[:done], y[:done], labels[:done], unknown)
+
+
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """Without the regressor's own warning of rows outside the support: a stream has one for all, with columns in it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* lie outside the support", GPnnWarning)
+        yield
 
 
 def _warn_of_dropped(dropped: int, n_rows: int, what: str) -> None:
