@@ -44,6 +44,7 @@ _NEIGHBORS = 63
 _JUDGES = 400  # of each member
 _BINS, _FEWEST_IN_BIN = 3, 100
 _RAMP = np.log(1.5)  # of the claimed variance: from the local process's law alone to the full weight of the members
+_WIDENING = 0.5, 4.0  # at least and at most
 _ANSWERED = 32_768  # queries whose laws are made at a time: their innovations are held together
 _MANY, _FEW = 0.1, 10  # queries outside the support, of which users are told: a share, and more than a handful
 OUTSIDE = 0.01
@@ -349,14 +350,14 @@ def _weighed(judged: Sequence[_Judged], far: Prediction, edge: float) -> tuple[A
     for rows in np.array_split(beyond[np.argsort(claimed[beyond], kind="stable")], n_bins):
         error, change = y[rows] - near.mean[rows], far.mean[rows] - near.mean[rows]
         weights.append(float(np.clip(change @ error / max(float(change @ change), 1e-30), 0, 1)))
-        factors.append(float(np.log(max(1.0, _excess(error**2 / near.variance[rows])))))
+        factors.append(float(np.log(max(1.0, float(np.mean(error**2 / near.variance[rows]))))))
         knots.append(float(np.mean(claimed[rows])))
     return np.array(knots), np.maximum.accumulate(weights), np.array(factors)
 
 
 def _widening(judged: Sequence[_Judged], far: Far, far_law: Prediction) -> float:
-    """So that nine in ten of the judges lie in their intervals; more, the more parts of the table differ and the fewer
-    they are."""
+    """So that z² is 1 on the judges, and nine in ten of them lie in their intervals; more, the more parts of the table
+    differ and the fewer they are."""
     y, near = np.concatenate([one.y for one in judged]), _joined([one.near for one in judged])
     claimed = np.concatenate([one.claimed for one in judged])
     parts = np.concatenate([one.part + number * 2**32 for number, one in enumerate(judged)])
@@ -366,12 +367,8 @@ def _widening(judged: Sequence[_Judged], far: Far, far_law: Prediction) -> float
         return 1.0
     by_part = [float(np.mean(z_squared[beyond][parts[beyond] == part])) for part in np.unique(parts[beyond])]
     unsure = 1 + float(np.std(by_part)) / max(float(np.mean(by_part)), 1e-30) / np.sqrt(len(by_part))
-    return float(np.clip(_excess(z_squared[beyond]), 0.5, 4)) * unsure
-
-
-def _excess(z_squared: Array) -> float:
-    """What variances must be multiplied by for nine in ten to lie in Gaussian intervals of 90 %."""
-    return float(np.quantile(z_squared, 0.9) / ndtri(0.95) ** 2)
+    missed = max(float(np.mean(z_squared[beyond])), float(np.quantile(z_squared[beyond], 0.9) / ndtri(0.95) ** 2))
+    return float(np.clip(missed, *_WIDENING)) * unsure
 
 
 def _joined(laws: Sequence[Prediction]) -> Prediction:
