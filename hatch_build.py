@@ -40,6 +40,7 @@ def compile_for_predictions() -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent / "src"))
     compile_for_predictions()
 else:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -49,16 +50,15 @@ else:
             if version == "editable":  # numba keeps what it compiles beside the sources
                 return
             self._folder = tempfile.TemporaryDirectory()
-            source = str(Path(self.root) / "src")
-            environment = os.environ | {"NUMBA_CACHE_DIR": self._folder.name, "PYTHONPATH": source}
+            environment = os.environ | {"NUMBA_CACHE_DIR": self._folder.name}
             done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
             if done.returncode:
                 self.app.display_warning(
                     f"gpnn: no machine code in this wheel, which will compile when first used: {done.stderr[-2000:]}"
                 )
                 return
-            files = [path for path in Path(self._folder.name).rglob("*.nb[ci]")]
-            build_data["force_include"] |= {str(path): f"{PLACE}/{path.name}" for path in files}
+            for path in Path(self._folder.name).rglob("*.nb[ci]"):
+                build_data["force_include"][str(path)] = f"{PLACE}/{path.name}"
             build_data |= {"pure_python": False, "infer_tag": True}
 
         def finalize(self, version: str, build_data: dict, artifact_path: str) -> None:
