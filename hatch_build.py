@@ -1,8 +1,8 @@
 """The machine code that predictions need, compiled while a wheel is built, so that a new process answers at once.
 
-`pip install .` therefore makes a wheel for this Python and this kind of CPU; elsewhere, or with other versions of numba or
-numpy, its code is passed over and compiled as needed (`gpnn/engines/compiled/kept.py`). Without it, a wheel serves every
-platform: HATCH_BUILD_NO_HOOKS=1 pip install .
+`pip install .` therefore makes a wheel for this Python and this kind of CPU. Elsewhere, or with other versions of numba
+or numpy, its code is passed over and compiled as needed (`gpnn/engines/compiled/kept.py`). A wheel without it serves
+every platform: HATCH_BUILD_NO_HOOKS=1 pip install .
 """
 
 import os

@@ -11,6 +11,7 @@ import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -21,7 +22,6 @@ from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.engines import Engine, make_engine
-from gpnn.engines.cpu.neighbors import NeighborIndex
 from gpnn.engines.parallel import blocks, for_each_block, one_blas_thread, progress_bar
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
@@ -32,6 +32,9 @@ from gpnn.stages.mean import MEANS, make_mean
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
 from gpnn.stages.whitening import Whitener
+
+if TYPE_CHECKING:
+    from gpnn.engines.cpu.neighbors import NeighborIndex
 
 _MEAN_ROWS = 65_536
 _PREDICTED_ROWS = 32_768  # whose laws are made at a time: their innovations are held together

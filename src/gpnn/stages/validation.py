@@ -9,7 +9,6 @@ from gpnn.common.errors import InvalidInputError, listed
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Hyperparameters
 from gpnn.engines import check_engine
-from gpnn.engines.cpu.neighbors import make_index
 from gpnn.engines.parallel import blocks, n_threads
 from gpnn.stages.estimation import OPTIMIZERS
 from gpnn.stages.whitening import WHITENINGS
@@ -60,6 +59,8 @@ def check_settings(model) -> None:
         elif name == "engine":
             check_engine(value)
         elif name == "index":
+            from gpnn.engines.cpu.neighbors import make_index  # numba comes with it: not before it is needed
+
             make_index(value, n=1, d=1, n_neighbors=1)
         elif name == "params" and not (value is None or isinstance(value, Hyperparameters)):
             raise InvalidInputError(

@@ -1,9 +1,9 @@
 """Where machine code is kept from one process to the next, so that a new one answers at once.
 
-What predictions need is made when the package is installed (`hatch_build.py`) and lies in INSTALLED, which is only read;
-what is compiled later goes to numba's own folders. Code from either is used only if it was made from these very sources
-by the same versions of Python, numba, llvmlite and numpy (STAMP), for a CPU of the same name and features (numba's key).
-Whatever differs, or cannot be read, is compiled anew.
+What predictions need is made when the package is installed (`hatch_build.py`) and lies in INSTALLED, which is only
+read; what is compiled later goes to numba's own folders. Code from either is used only if it was made from these very
+sources by the same versions of Python, numba, llvmlite and numpy (STAMP), for a CPU of the same name and features
+(numba's key). Whatever differs, or cannot be read, is compiled anew.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ class _Unwritable(_CacheLocator):
 
 
 class _Folders(CompileResultCacheImpl):
-    _locator_classes = [*CompileResultCacheImpl._locator_classes, _Unwritable]
+    _locator_classes = (*CompileResultCacheImpl._locator_classes, _Unwritable)
 
 
 class KeptCode(FunctionCache):
@@ -74,5 +74,5 @@ class KeptCode(FunctionCache):
         return None
 
     def save_overload(self, sig, data):
-        with suppress(OSError):  # a full disk, or one that may not be written to
+        with suppress(Exception):  # a full disk, say, or one that may not be written to
             super().save_overload(sig, data)
