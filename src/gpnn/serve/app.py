@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpnn import __version__
 from gpnn.common.types import Array, Prediction
+from gpnn.engines import Engine
 from gpnn.serve import bodies
 from gpnn.serve.batching import LARGE, Batcher
 from gpnn.serve.bodies import ARROW, CSV, JSON, Question
@@ -58,6 +59,7 @@ class Settings:
     timeout: float = 30.0
     linger: float = 0.001
     n_jobs: int | None = None
+    engine: str | Engine = "cpu"
     log: Path | None = None
     notes: Path | None = None
     """Where several processes tell each other what they counted."""
@@ -82,7 +84,7 @@ class Service:
 
     def __init__(self, settings: Settings, registry: Registry | None):
         self.settings = settings
-        self.registry = registry or Registry.of(list(settings.paths), settings.n_jobs)
+        self.registry = registry or Registry.of(list(settings.paths), settings.n_jobs, settings.engine)
         self.metrics = Metrics(settings.notes)
         self.log = None if settings.log is None else Log(settings.log)
         self.stopping = False

@@ -10,6 +10,7 @@ import hashlib
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 import llvmlite
 import numba
@@ -51,7 +52,7 @@ class _Unwritable(_CacheLocator):
 
 
 class _Folders(CompileResultCacheImpl):
-    _locator_classes = (*CompileResultCacheImpl._locator_classes, _Unwritable)
+    _locator_classes: ClassVar[list] = [*CompileResultCacheImpl._locator_classes, _Unwritable]
 
 
 class KeptCode(FunctionCache):
