@@ -10,7 +10,6 @@ import hashlib
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
 
 import llvmlite
 import numba
@@ -52,7 +51,7 @@ class _Unwritable(_CacheLocator):
 
 
 class _Folders(CompileResultCacheImpl):
-    _locator_classes: ClassVar[list] = [*CompileResultCacheImpl._locator_classes, _Unwritable]
+    _locator_classes = [*CompileResultCacheImpl._locator_classes, _Unwritable]  # noqa: RUF012
 
 
 class KeptCode(FunctionCache):
