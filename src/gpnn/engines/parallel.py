@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from threading import Event, Lock
 
 import joblib
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 from tqdm import TqdmWarning
 
 from gpnn.common.errors import InvalidInputError
@@ -44,8 +44,7 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 
 def progress_bar(total: int | None, name: str | None, unit: str = "", initial: int = 0) -> tqdm:
     """A bar on stderr, in terminals and notebooks; without a name there is none, without a total only a count."""
-    watched = (sys.stderr is not None and sys.stderr.isatty()) or _in_notebook()
-    if name is None or not watched:
+    if name is None or not ((sys.stderr is not None and sys.stderr.isatty()) or _in_notebook()):
         return _HIDDEN
     return tqdm(total=total, desc=name, unit=unit, initial=initial, unit_scale=True, leave=False)
 
@@ -72,6 +71,11 @@ def for_each_block(
 
     `progress`: see `shown`. If a block fails, or on Ctrl-C, no further block is begun and the error is raised here.
     """
+    if n <= size:  # nothing to share out: for a single row, threads and locks would cost as much as the answer
+        with shown(progress, n) as bar, one_blas_thread():
+            work(slice(0, n))
+            bar.update(n)
+        return
     todo, lock, failed = blocks(n, size), Lock(), Event()
 
     def worker():
@@ -104,25 +108,29 @@ def for_each_block(
 
 
 _blas_lock = Lock()
-_blas_users: list = []  # one entry per loop under way; the first holds the limit
+_blas_users: list = []  # one entry per loop under way: the libraries, and how many threads each had before
 
 
 @contextmanager
 def one_blas_thread():
     """BLAS at one thread until the last of the loops under way (in any thread) is done, then as it was."""
     with _blas_lock:
-        limit = _blas_users[0] if _blas_users else _pools(len(sys.modules)).limit(limits=1, user_api="blas")
-        _blas_users.append(limit)
+        if not _blas_users:
+            before = [(library, library.num_threads) for library in _blas_libraries(len(sys.modules))]
+            for library, _ in before:
+                library.set_num_threads(1)
+        _blas_users.append(_blas_users[0] if _blas_users else before)
     try:
         yield
     finally:
         with _blas_lock:
-            limit = _blas_users.pop()
+            before = _blas_users.pop()
             if not _blas_users:
-                limit.restore_original_limits()
+                for library, threads in before:
+                    library.set_num_threads(threads)
 
 
 @lru_cache(maxsize=1)
-def _pools(n_modules: int) -> ThreadpoolController:
+def _blas_libraries(n_modules: int) -> list[LibController]:
     """Looking for libraries takes milliseconds, and they come with modules: done anew when there are more of these."""
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers

@@ -209,7 +209,9 @@ def solve_path(
 
 
 def _inverse(lengthscale, d: int, dtype) -> Array:
-    return np.broadcast_to(1 / np.asarray(lengthscale, dtype=float), d).astype(dtype)
+    inverse = np.empty(d, dtype)
+    inverse[:] = 1 / np.asarray(lengthscale, dtype=float)
+    return inverse
 
 
 def _scratch(m: int, d: int, dtype):
