@@ -71,7 +71,7 @@ def for_each_block(
 
     `progress`: see `shown`. If a block fails, or on Ctrl-C, no further block is begun and the error is raised here.
     """
-    if n <= size:  # nothing to share out: for a single row, threads and locks would cost as much as the answer
+    if 0 < n <= size:  # nothing to share out: for a single row, threads and locks would cost as much as the answer
         with shown(progress, n) as bar, one_blas_thread():
             work(slice(0, n))
             bar.update(n)

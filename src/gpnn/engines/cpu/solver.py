@@ -202,8 +202,9 @@ def solve_path(
             break
         jitter[failed] = extra
         attempt(np.float64, failed, extra)
-    if np.isnan(shrinkage).any():
-        raise np.linalg.LinAlgError("a local covariance matrix is not positive definite, even with jitter")
+    else:
+        if np.isnan(shrinkage).any():
+            raise np.linalg.LinAlgError("a local covariance matrix is not positive definite, even with jitter")
     innovations /= params.kernel_variance
     return LocalSolution(mean, params.kernel_variance * shrinkage + params.noise_variance, jitter, innovations)
 
