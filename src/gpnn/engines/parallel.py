@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache
 from threading import Event, Lock
 
@@ -107,27 +107,33 @@ def for_each_block(
                 raise
 
 
-_blas_lock = Lock()
-_blas_users: list = []  # one entry per loop under way: the libraries, and how many threads each had before
+class _OneBLASThread:
+    def __init__(self) -> None:
+        self._lock, self._users = Lock(), 0
+        self._before: list[tuple[LibController, int]] = []
 
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._before = [(library, library.num_threads) for library in _blas_libraries(len(sys.modules))]
+                for library, _ in self._before:
+                    library.set_num_threads(1)
+            self._users += 1
 
-@contextmanager
-def one_blas_thread():
-    """BLAS at one thread until the last of the loops under way (in any thread) is done, then as it was."""
-    with _blas_lock:
-        if not _blas_users:
-            before = [(library, library.num_threads) for library in _blas_libraries(len(sys.modules))]
-            for library, _ in before:
-                library.set_num_threads(1)
-        _blas_users.append(_blas_users[0] if _blas_users else before)
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            before = _blas_users.pop()
-            if not _blas_users:
-                for library, threads in before:
+    def __exit__(self, *failure: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                for library, threads in self._before:
                     library.set_num_threads(threads)
+
+
+_ONE_BLAS_THREAD = _OneBLASThread()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """BLAS at one thread until the last of the loops under way (in any thread) is done, then as it was."""
+    return _ONE_BLAS_THREAD
 
 
 @lru_cache(maxsize=1)
