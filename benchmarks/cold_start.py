@@ -53,7 +53,7 @@ def install(folder: Path, **environment: str) -> tuple[Path, float]:
     """Into an environment of its own; its Python, and the seconds that pip took."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
-    constraints = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
+    constraints = dict.fromkeys(("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"), str(ROOT / "constraints.txt"))
     start = perf_counter()
     command = [python, "-m", "pip", "install", "--quiet", ROOT]
     subprocess.run(command, check=True, env=os.environ | constraints | environment)

@@ -13,7 +13,8 @@ HATCH_BUILD_NO_HOOKS=1 "$python" -m build --outdir "$root/dist" "$root" > "$work
 wheel=$(echo "$root"/dist/*.whl) sdist=$(echo "$root"/dist/*.tar.gz)
 
 "$python" -m venv "$work/fresh"
-export PIP_CONSTRAINT="$root/constraints.txt" # for what builds, too: other versions' code would be passed over
+# For what builds, too (newer versions of pip have a name of their own for that): other versions' code would be passed over.
+export PIP_CONSTRAINT="$root/constraints.txt" PIP_BUILD_CONSTRAINT="$root/constraints.txt"
 install=("$work/fresh/bin/python" -m pip install --quiet --disable-pip-version-check)
 for package in "$wheel" "$sdist"; do
   "${install[@]}" "$package" # what it depends on is kept from one to the other
