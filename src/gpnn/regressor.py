@@ -8,36 +8,42 @@ calibrates; `predict` finds each query's m nearest rows and solves one small Gau
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gpnn.common.errors import GPnnWarning
 from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.engines import Engine, make_engine
-from gpnn.engines.parallel import blocks, for_each_block, one_blas_thread, progress_bar
+from gpnn.engines.index import NeighborIndex
+from gpnn.engines.parallel import for_each_block
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
-from gpnn.stages.estimation import estimate
-from gpnn.stages.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
+from gpnn.stages.estimation import estimate_from_rows
+from gpnn.stages.far import (
+    FEWEST_JUDGES,
+    Far,
+    answer,
+    learn_far,
+    sample_size,
+    standard_quantile,
+    warn_of_queries_outside,
+)
+from gpnn.stages.hiding import Slabs, check_queries_to_come
+from gpnn.stages.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside, warn_of_few_rows
 from gpnn.stages.judges import MOST_JUDGES, SIZE_JUDGES, SIZES, Judges
 from gpnn.stages.mean import MEANS, make_mean
+from gpnn.stages.near import Near
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
+from gpnn.stages.shapes import GAUSSIAN
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
 from gpnn.stages.whitening import Whitener
 
-if TYPE_CHECKING:
-    from gpnn.engines.cpu.neighbors import NeighborIndex
-
 _MEAN_ROWS = 65_536
-_PREDICTED_ROWS = 32_768  # whose laws are made at a time: their innovations are held together
 _PROBES, _RECALL_PROBES = 1000, 128
 _LARGER = 1.5  # times the rows, for a sample to be worth another comparison
 _WIDE = 100  # columns; beyond, refining further on more rows overfits (blogfeedback: worse in every split)
@@ -64,6 +70,8 @@ class GPnnRegressor(DistributionRegressor):
     calibration_size : c, rows for phase 2; "auto" takes as many as make α's interval tight; 0 leaves phase 2 out
     calibration : "local": a floor under the variances, and an α(x) that follows how rough the data are around x, where
         they predict held-out rows better; "global": one α, as in the paper
+    far : answer queries that are unlike random rows by a model learned for gaps, where held-out parts of the table say
+        that it does better; False: the local process answers all
     return_rows : True: calibration rows are training rows too (a random one is only left out of its own prediction).
         False: they are set aside for good, as in the paper
     index : "auto", "exact", "kdtree", "flat", "ivf", or an object such as `gpnn.neighbors.IVF(recall=0.999)`
@@ -109,6 +117,7 @@ class GPnnRegressor(DistributionRegressor):
         holdout="random",
         calibration_size: int | str = "auto",
         calibration: str = "local",
+        far: bool = True,
         return_rows: bool = True,
         index: str | NeighborIndex = "auto",
         engine: str | Engine = "cpu",
@@ -130,6 +139,7 @@ class GPnnRegressor(DistributionRegressor):
         self.holdout = holdout
         self.calibration_size = calibration_size
         self.calibration = calibration
+        self.far = far
         self.return_rows = return_rows
         self.index = index
         self.engine = engine
@@ -144,15 +154,20 @@ class GPnnRegressor(DistributionRegressor):
         """The recipe of the paper: one lengthscale from random rows, m = 400, one α from 1000 rows set aside."""
         recipe: dict = {
             "kernel": "exponential", "n_neighbors": 400, "whitening": "full", "refine": False, "optimizer": "adam",
-            "calibration_size": 1000, "calibration": "global", "return_rows": False,
+            "calibration_size": 1000, "calibration": "global", "far": False, "return_rows": False,
         }  # fmt: skip
         return cls(**(recipe | changes))
 
-    def fit(self, X, y) -> GPnnRegressor:
-        """Learn from X (n, d) and y (n,): arrays, or frames whose column names are then remembered."""
+    def fit(self, X, y, groups=None, times=None) -> GPnnRegressor:
+        """Learn from X (n, d) and y (n,): arrays, or frames whose column names are then remembered.
+
+        groups (n,): labels, if queries will be of groups that no training row has, such as new patients. times (n,):
+        numbers or dates, if they will come after the training rows. Neither is an input.
+        """
         self.__dict__.pop("fit_report_", None)  # not fitted until this fit is complete
         check_settings(self)
         X, y = check_training_data(self, X, y)
+        queries = check_queries_to_come(self, len(X), groups, times)
         engine = self._make_engine()
         report = FitReport(n=len(X), d=X.shape[1], jitter=0.0, engine=engine.describe())  # which must be there
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
@@ -167,7 +182,9 @@ class GPnnRegressor(DistributionRegressor):
         with report.stage("index"):
             engine = self._build_index(X, y, holdout.hidden, engine, rng, report)
         with report.stage("calibrate"):
-            self._calibrate(X, y, holdout, engine, rng, report)
+            claimed = self._calibrate(X, y, holdout, engine, rng, report)
+        with report.stage("far"):
+            self._far = self._learn_far(X, y, claimed, queries, engine, rng.spawn(1)[0], report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report)
@@ -179,6 +196,8 @@ class GPnnRegressor(DistributionRegressor):
         check_is_fitted(self)
         law, jitter = self._law(check_new_rows(self, X), self._holding_engine())
         self._warn_of_jitter(jitter)
+        if self._far is not None and np.isfinite(self._far.edge):
+            warn_of_queries_outside(law.support)
         return law
 
     def predictor(self) -> Callable[[Array], tuple[Array, Array]]:
@@ -245,22 +264,8 @@ class GPnnRegressor(DistributionRegressor):
         else:
             holdout = set_aside(n, rng, min(most, n // 4))
         self.n_neighbors_ = min(asked, n - len(holdout.hidden))
-        shrunk = {
-            "calibration_size": (self.calibration_size, min(most, len(holdout.judge))),
-            "n_neighbors": (self.n_neighbors, self.n_neighbors_),
-        }
-        changes = [
-            f"{name} {asked} → {used}"
-            for name, (asked, used) in shrunk.items()
-            if not isinstance(asked, str) and used < asked
-        ]
-        if changes:
-            warnings.warn(
-                f"Only {n} rows, fewer than the settings are made for; used instead: {', '.join(changes)}. "
-                "Uncertainties from so few rows are rough.",
-                GPnnWarning,
-                stacklevel=3,
-            )
+        used = {"calibration_size": min(most, len(holdout.judge)), "n_neighbors": self.n_neighbors_}
+        warn_of_few_rows(n, {name: (getattr(self, name), value) for name, value in used.items()})
         return holdout
 
     def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> None:
@@ -271,7 +276,7 @@ class GPnnRegressor(DistributionRegressor):
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
             self.whitener_, report["whitening"] = self._whitener(X, y, modes[-1]), modes[-1]
-            self._search_in_metric_of(self.params or self._phase_1(X, y, holdout, rng, report))
+            self._search_in_metric_of(self.params or self._phase_1(X, y, holdout, report))
             return
         whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
@@ -303,23 +308,10 @@ class GPnnRegressor(DistributionRegressor):
         whitener = Whitener.fit(X, y, mode, names, self.n_jobs, warn, self._bar("whiten"))
         return replace(whitener, y_mean=0.0)  # the mean function has taken out what it wanted to
 
-    def _phase_1(self, X, y, holdout: Holdout, rng, report) -> Hyperparameters:
-        """θ̂ from the block-diagonal likelihood of w blocks of s random rows, none of them set aside."""
-        n = len(holdout.learn)
-        s = min(self.block_size, n)
-        w = max(1, min(self.n_blocks, n // s))
-        subset = holdout.learn[: w * s].reshape(w, s)
-        X_blocks = self.whitener_.transform(X[subset.ravel()]).reshape(w, s, -1)
-        found = estimate(
-            X_blocks,
-            self.whitener_.transform_y(y[subset]),
-            get_kernel(self.kernel_),
-            self.optimizer,
-            self.n_jobs,
-            self._bar("estimate"),
-        )
-        report["likelihood_evaluations"] = found.n_evaluations
-        report["converged"] = found.converged
+    def _phase_1(self, X, y, holdout: Holdout, report) -> Hyperparameters:
+        settings = self.n_blocks, self.block_size, self.optimizer, self.n_jobs, self._bar("estimate")
+        found = estimate_from_rows(X, y, holdout.learn, self.whitener_, get_kernel(self.kernel_), *settings)
+        report["likelihood_evaluations"], report["converged"] = found.n_evaluations, found.converged
         return found.params
 
     def _build_index(self, X, y, hidden, engine: Engine, rng, report) -> Engine:
@@ -336,8 +328,9 @@ class GPnnRegressor(DistributionRegressor):
         report["recall"] = engine.recall(last, self.n_neighbors_)
         return engine
 
-    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> None:
-        """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
+    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> Array:
+        """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges; the variances that were
+        claimed for them."""
         kernel, hidden = get_kernel(self.kernel_), len(holdout.hidden) > 0
         judges = Judges(
             engine, X, y, hidden, self.whitener_, kernel, self.params_, self.unbiased_mean, self._bar("calibrate")
@@ -351,6 +344,22 @@ class GPnnRegressor(DistributionRegressor):
         self.floor_, self.shape_ = verdict.calibration.floor, verdict.shape
         self._scale: LocalScale | None = verdict.calibration.scale
         self.params_ = self.params_.scaled(self.alpha_)
+        return self.alpha_ * verdict.claimed
+
+    def _learn_far(self, X, y, claimed: Array, queries, engine: Engine, rng, report) -> Far | None:
+        """What answers beyond the support; None where nothing was learned for within it either, or it is said what
+        queries will be like (`holdout`)."""
+        asked = self.far or queries is not None
+        if not asked or "candidates" not in report or self.holdout != "random" or len(claimed) < FEWEST_JUDGES:
+            return None
+        if queries is not None:
+            self.shape_ = GAUSSIAN  # what the tails of random rows are like says nothing of theirs
+        rows = rng.choice(len(X), sample_size(*X.shape), replace=False)
+        some, y_some = X[rows], self.whitener_.transform_y(y[rows])
+        near = self._near()
+        hiding = Slabs(near.whitener.transform(some)) if queries is None else queries.of(rows)
+        whitener = self._whitener(some, y[rows], report["whitening"], warn=False)
+        return learn_far(some, y_some, near, claimed, hiding, whitener, engine, rng, self._bar("far"))
 
     # --- what they share ----------------------------------------------------------------------------------------------
 
@@ -360,22 +369,17 @@ class GPnnRegressor(DistributionRegressor):
     def _holding_engine(self) -> Engine:
         return self._make_engine().hold(self.index_, self._y)
 
+    def _near(self) -> Near:
+        kernel = get_kernel(self.kernel_)
+        return Near(
+            self.whitener_, kernel, self.params_, self.n_neighbors_, self.floor_, self._scale, self.unbiased_mean
+        )
+
     def _law(self, X, engine: Engine) -> tuple[Prediction, float]:
         """The predictive laws of checked rows, and the largest jitter that was needed."""
-        mean, variance, jitter = np.empty((3, len(X)))
-        kernel, size = get_kernel(self.kernel_), np.array([self.n_neighbors_])
-        n_innovations = 0 if self._scale is None else self._scale.n_neighbors
-        with progress_bar(len(X), self._bar("predict")) as bar, one_blas_thread():
-            for part in blocks(len(X), _PREDICTED_ROWS):
-                X_star = engine.whiten(self.whitener_, X[part])
-                local = engine.path(X_star, size, kernel, self.params_, None, n_innovations, bar)
-                mean[part], variance[part], jitter[part] = local.mean[:, 0], local.variance[:, 0], local.jitter
-                if self._scale is not None:
-                    variance[part] *= self._scale(local.innovations)
-                variance[part] += self.floor_
-        mean *= self.params_.unbiasing(self.n_neighbors_) if self.unbiased_mean else 1.0
-        law = self.whitener_.inverse(Prediction(mean, variance))
-        return Prediction(self._add_mean(X, law.mean), law.variance), float(jitter.max(initial=0.0))
+        law, jitter = answer(self._near(), self._far, engine, X, self._bar("predict"))
+        law = self.whitener_.inverse(law)
+        return replace(law, mean=self._add_mean(X, law.mean)), jitter
 
     def _add_mean(self, X, y: Array, sign: float = 1.0) -> Array:
         """y plus (or minus) the mean function at X."""
@@ -388,7 +392,7 @@ class GPnnRegressor(DistributionRegressor):
         return total
 
     def _standard_quantile(self, levels: Array, law: Prediction) -> Array:
-        return self.shape_.quantile(levels)
+        return standard_quantile(self.shape_, levels, law.support)
 
     def _target_scale(self) -> tuple[float, float]:
         return self._y_scale

@@ -45,12 +45,12 @@ class Reliability:
     def of(
         cls, y: Array, law: Prediction, quantile: Callable[[Array], Array], levels: Sequence[float] = LEVELS
     ) -> Reliability:
-        """`quantile`: of (y* − μ*)/σ*, the law that intervals are made from."""
+        """`quantile`: of (y* − μ*)/σ*, the law that intervals are made from; of all rows (k,), or of each (n, k)."""
         y = metrics.observed(y, law)
         residuals = (y - law.mean) / law.std
         in_90 = inside(residuals, quantile, 0.9)
         parts = [rows for rows in np.array_split(np.argsort(law.std, kind="stable"), 10) if len(rows)]
-        places = np.searchsorted(quantile(np.arange(1, _BINS) / _BINS), residuals)
+        places = np.sum(residuals[:, None] > quantile(np.arange(1, _BINS) / _BINS), axis=1)
         return cls(
             n_rows=len(y),
             levels=tuple(levels),
@@ -71,7 +71,7 @@ class Reliability:
 
 def inside(residuals: Array, quantile: Callable[[Array], Array], level: float) -> Array:
     """Whether each (y* − μ*)/σ* lies in the central interval of probability `level`."""
-    lower, upper = quantile(np.array([0.5 - level / 2, 0.5 + level / 2]))
+    lower, upper = quantile(np.array([0.5 - level / 2, 0.5 + level / 2])).T
     return (lower <= residuals) & (residuals <= upper)
 
 

@@ -56,6 +56,13 @@ class Prediction:
     variance: Array
     degrees_of_freedom: float | None = None
     """None: Gaussian. A number above 2: Student-t, scaled so that its variance is `variance`."""
+    support: Array | None = None
+    """(n,) where the model knows: the share of random rows that lie as far from the data as the query does, or farther.
+    0.5 is as near as rows usually are to each other; below 0.01 a query lies outside the support."""
+
+    def __getitem__(self, rows) -> "Prediction":
+        support = None if self.support is None else self.support[rows]
+        return replace(self, mean=self.mean[rows], variance=self.variance[rows], support=support)
 
     @property
     def std(self) -> Array:

@@ -108,6 +108,10 @@ class Learner(Protocol):
         """The probes with their nearest other rows when columns are divided by the lengthscale."""
         ...
 
+    def among(self, probes: Probes, neighbors: NDArray[np.int64]) -> Neighborhoods:
+        """The probes with rows (q, m) that were chosen for them, nearest first."""
+        ...
+
 
 class Neighborhoods(Protocol):
     def gradient(

@@ -6,13 +6,15 @@ the numbers are the same whatever the number of threads. BLAS is held at one thr
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache
 from threading import Event, Lock
+from typing import TypeVar
 
 import joblib
+import numpy as np
 from threadpoolctl import LibController, ThreadpoolController
 from tqdm import TqdmWarning
 
@@ -21,6 +23,8 @@ from gpnn.common.errors import InvalidInputError
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", TqdmWarning)  # in a notebook without ipywidgets bars are text, and that will do
     from tqdm.auto import tqdm
+
+T = TypeVar("T")
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -105,6 +109,24 @@ def for_each_block(
             except BaseException:  # Ctrl-C arrives here, not in the workers
                 failed.set()
                 raise
+
+
+def in_parallel(
+    tasks: Sequence[Callable[[np.random.Generator], T]],
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    progress: str | tqdm | None = None,
+) -> list[T]:
+    """What each task found, each with random numbers of its own, so that threads change nothing."""
+    seeds = rng.integers(2**31, size=len(tasks))
+    found: list = [None] * len(tasks)
+
+    def some(part: slice) -> None:
+        for at in range(part.start, part.stop):
+            found[at] = tasks[at](np.random.default_rng(seeds[at]))
+
+    for_each_block(some, len(tasks), 1, n_jobs, progress)
+    return found
 
 
 class _OneBLASThread:

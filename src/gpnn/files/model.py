@@ -31,6 +31,7 @@ from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
 from gpnn.files import container
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
+from gpnn.stages.far import Far, Member, Trend
 from gpnn.stages.mean import Constant, Linear
 from gpnn.stages.shapes import Shape
 from gpnn.stages.validation import check_settings
@@ -38,8 +39,11 @@ from gpnn.stages.whitening import Ranks, Whitener
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear)
-}
+    for cls in (
+        Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
+        Trend,
+    )
+}  # fmt: skip
 """All that a file may name."""
 
 _ONLY_FOR_FITTING = ("holdout", "random_state")
@@ -56,6 +60,9 @@ _LEARNED: dict[str, Any] = {
     "_scale": LocalScale | None, "shape_": Shape, "calibration_rows_": NDArray[np.integer], "fit_report_": dict,
 }  # fmt: skip
 """Without these there is no prediction. What else `fit` leaves is kept too, as it is."""
+
+_LATER: dict[str, Any] = {"_far": Far | None}
+"""Files of earlier versions are without these, and their models too."""
 
 _DEEPEST = 50
 
@@ -251,7 +258,8 @@ def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
     wrong, missing = [name for name in learned if not _is_learned(name)], sorted(_LEARNED.keys() - learned.keys())
     if wrong or missing:
         raise ValueError(f"what fit leaves is without {listed(missing)}" if missing else f"{wrong[0]:.40} is unknown")
-    _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED)
+    learned = dict.fromkeys(_LATER) | learned
+    _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED | _LATER)
     model.__dict__.update(learned)
     _check_sizes(model)
     return model
@@ -295,10 +303,17 @@ def _fits(value, hint) -> bool:
 
 def _check_sizes(model: GPnnRegressor) -> None:
     """Whatever compiled code takes on trust: all parts speak of the same rows and columns."""
-    d, whitener, index = model.n_features_in_, model.whitener_, model.index_
-    assert isinstance(index, StoredIndex)  # as its type was checked to be
-    n, lengthscales = index._rows.n, np.size(model.params_.lengthscale)
-    columns = [index._rows.d, *whitener.x_mean.shape, *whitener.x_map.shape, d if lengthscales == 1 else lengthscales]
+    d = model.n_features_in_
+    _check_whitener(model.whitener_, d)
+    if np.size(model.params_.lengthscale) not in (1, d):
+        raise ValueError(f"{d} columns, but {np.size(model.params_.lengthscale)} lengthscales")
+    _check_rows(model.index_, model._y, d, model.n_neighbors_)
+    if model._far is not None:
+        _check_far(model._far, d)
+
+
+def _check_whitener(whitener: Whitener, d: int) -> None:
+    columns = [*whitener.x_mean.shape, *whitener.x_map.shape]
     if whitener.ranks is not None:
         columns += [len(whitener.ranks.knots), *whitener.ranks.reach.shape]
         knots = whitener.ranks.knots
@@ -306,8 +321,29 @@ def _check_sizes(model: GPnnRegressor) -> None:
             raise ValueError(f"knots {knots.shape} that are not in order")
     if set(columns) != {d} or whitener.x_mean.ndim != 1:
         raise ValueError(f"{d} columns, but parts for {columns}")
-    if model._y.shape != (n,) or not 1 <= model.n_neighbors_ <= n:
-        raise ValueError(f"{n} rows, but targets {model._y.shape} and {model.n_neighbors_} neighbours")
+
+
+def _check_rows(index: NeighborIndex, y: Array, d: int, n_neighbors: int) -> None:
+    assert isinstance(index, StoredIndex)  # as its type was checked to be
+    n = index._rows.n
+    if index._rows.d != d:
+        raise ValueError(f"{d} columns, but rows of {index._rows.d}")
+    if y.shape != (n,) or not 1 <= n_neighbors <= n:
+        raise ValueError(f"{n} rows, but targets {y.shape} and {n_neighbors} neighbours")
+
+
+def _check_far(far: Far, d: int) -> None:
+    _check_whitener(far.whitener, d)
+    vectors = [far.trend.weights, far.trend.low, far.trend.high]
+    for member in far.members:
+        if not isinstance(member, Member):
+            raise TypeError(f"a member is a {type(member).__name__}")
+        _check_rows(member.index, member.y, d, 1)
+        vectors.append(member.lengthscale)
+    if {vector.shape for vector in vectors} != {(d,)} or not far.members:
+        raise ValueError(f"{d} columns, but parts for {[vector.shape for vector in vectors]}")
+    if not len(far.knots) == len(far.weights) == len(far.factors) > 0 or far.claimed.ndim != 1 or not len(far.claimed):
+        raise ValueError("curves of different lengths")
 
 
 def _summary(node, table: dict, depth: int = 0):

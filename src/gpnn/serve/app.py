@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from time import perf_counter
@@ -192,7 +192,8 @@ class Service:
             return await self.batcher.law(model, rows.X)
         parts = [law async for _, law in self.batcher.laws(model, rows.X, rows.whole)]
         mean, variance = (np.concatenate([getattr(law, name) for law in parts]) for name in ("mean", "variance"))
-        return Prediction(mean, variance, parts[0].degrees_of_freedom)
+        supports = [law.support for law in parts if law.support is not None]
+        return replace(parts[0], mean=mean, variance=variance, support=np.concatenate(supports) if supports else None)
 
     async def _stream(self, model: ServedModel, question: Question, kind: str, headers: dict) -> Response:
         """Block by block. The rows were read and checked whole, so that what is wrong with them was said already."""

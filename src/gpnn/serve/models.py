@@ -63,7 +63,7 @@ class ServedModel:
         self.encoder, self.regressor = self.table.encoder, regressor
         self.columns = self.encoder.columns_
         self.training = Training(regressor)
-        self._predict = regressor.predictor()
+        self._engine = regressor._holding_engine()  # as `predictor` does: made once, and the rows checked by `rows`
         self._named = hasattr(regressor, "feature_names_in_")
         self._outputs = self.encoder.outputs
         self._quick = _quick_rules(self.columns)
@@ -109,13 +109,12 @@ class ServedModel:
     # --- from rows to answers -----------------------------------------------------------------------------------------
 
     def law(self, X: Array) -> Prediction:
-        mean, std = self._predict(X)
-        return Prediction(mean, std**2)  # whose root is std again, to the last bit
+        return self.regressor._law(X, self._engine)[0]
 
     def ends(self, law: Prediction, levels: Array) -> Array:
         """Quantiles of y* of these orders (k, n), as `GPnnRegressor.predict_quantiles` gives them."""
         standard = self.regressor._standard_quantile(levels, law)
-        return np.array([law.mean + law.std * end for end in standard])
+        return np.array([law.mean + law.std * end for end in standard.T])
 
     def beyond(self, X: Array) -> dict[str, NDArray[np.bool_]]:
         """By column, which rows (n,) have a value that the training rows do not reach: out of range, or a new level.

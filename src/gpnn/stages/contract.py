@@ -48,7 +48,7 @@ class DistributionRegressor(RegressorMixin, BaseEstimator):
         return law.mean[:, None] + law.std[:, None] * self._standard_quantile(levels, law)
 
     def _standard_quantile(self, levels: Array, law: Prediction) -> Array:
-        """Quantiles of (y* − μ*)/σ*."""
+        """Quantiles of (y* − μ*)/σ*: (k,), or (n, k) where they differ between rows."""
         return Shape(degrees_of_freedom=law.degrees_of_freedom).quantile(levels)
 
     def evaluate(self, X, y, units: str = "whitened") -> dict[str, float]:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.parallel import for_each_block
+from gpnn.stages.whitening import Whitener
 
 NOISE_FLOOR = 1e-6  # as in the authors' code
 _START = np.log(2.0)  # where the authors' code begins: softplus(0) for every parameter
@@ -130,3 +132,23 @@ def _adam(objective: Objective, start: Array, n_steps: int = 200, rate: float = 
 
 
 OPTIMIZERS: dict[str, Callable[..., tuple[Array, float, bool]]] = {"lbfgs": _lbfgs, "adam": _adam}
+
+
+def estimate_from_rows(
+    X: Array,
+    y: Array,
+    rows: NDArray[np.int64],
+    whitener: Whitener,
+    kernel: Kernel,
+    n_blocks: int,
+    block_size: int,
+    optimizer: str = "lbfgs",
+    n_jobs: int | None = None,
+    progress: str | None = None,
+) -> Estimate:
+    """θ̂ from w blocks of s of the `rows` (in random order) of X (n, d), y (n,), which are whitened first."""
+    s = min(block_size, len(rows))
+    w = max(1, min(n_blocks, len(rows) // s))
+    subset = rows[: w * s].reshape(w, s)
+    X_blocks = whitener.transform(X[subset.ravel()]).reshape(w, s, -1)
+    return estimate(X_blocks, whitener.transform_y(y[subset]), kernel, optimizer, n_jobs, progress)

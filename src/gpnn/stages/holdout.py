@@ -6,13 +6,14 @@ other. Where queries will lie in gaps, whole patches of rows must be left out in
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpnn.common.errors import InvalidInputError
+from gpnn.common.errors import GPnnWarning, InvalidInputError
 from gpnn.common.types import Array
 from gpnn.engines import Engine, Whitening
 
@@ -89,6 +90,22 @@ def from_splitter(splitter, X: Array, y: Array, rng: np.random.Generator) -> Hol
     if not 2 <= len(test) < len(X) - 1:
         raise InvalidInputError(f"holdout: the splitter holds out {len(test)} of {len(X)} rows; that leaves too few.")
     return Holdout(learn=test[len(test) // 2 :], judge=test[: len(test) // 2], hidden=np.sort(test))
+
+
+def warn_of_few_rows(n: int, sizes: dict) -> None:
+    """sizes: what was asked for and what there is, by the name of the setting."""
+    changes = [
+        f"{name} {asked} → {used}"
+        for name, (asked, used) in sizes.items()
+        if not isinstance(asked, str) and used < asked
+    ]
+    if changes:
+        warnings.warn(
+            f"Only {n} rows, fewer than the settings are made for; used instead: {', '.join(changes)}. "
+            "Uncertainties from so few rows are rough.",
+            GPnnWarning,
+            stacklevel=4,
+        )
 
 
 def _none() -> Rows:

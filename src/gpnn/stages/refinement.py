@@ -14,7 +14,7 @@ import numpy as np
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.engines import Learner, Probes
+from gpnn.engines import Learner, Neighborhoods, Probes
 from gpnn.engines.parallel import progress_bar
 
 _BATCH = 128
@@ -35,14 +35,24 @@ class ProbeSource(Protocol):
     def __getitem__(self, chosen) -> Probes: ...
 
 
+class Surroundings(Protocol):
+    """Rows (n, d) among which probes find their neighbours, in a metric that changes: a `Learner`, or a part of one."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def neighborhoods(self, probes: Probes, lengthscale: Array | float, n_neighbors: int) -> Neighborhoods: ...
+
+
 def refine(
-    learner: Learner,
+    learner: Surroundings,
     probes: ProbeSource,
     kernel: Kernel,
     start: Hyperparameters,
     rounds: tuple[int, ...],
     rng: np.random.Generator,
     progress: str | None = None,
+    most_queries: int = _MOST_QUERIES,
 ) -> Hyperparameters:
     """θ̂ after as many Adam steps as `rounds` says, with neighbours found anew at the start of each round."""
     n, d = learner.shape
@@ -55,7 +65,7 @@ def refine(
     averaged, total = -(-sum(rounds) // _AVERAGED), np.zeros_like(u)
     with progress_bar(sum(rounds), progress) as bar:
         for n_steps in rounds:
-            chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES, n_steps * _BATCH), replace=False)]
+            chosen = probes[rng.choice(len(probes), min(len(probes), most_queries, n_steps * _BATCH), replace=False)]
             neighborhoods = learner.neighborhoods(chosen, np.exp(u[:d]), m)
             for _ in range(n_steps):
                 batch = rng.choice(len(chosen), min(_BATCH, len(chosen)), replace=False)

@@ -16,7 +16,7 @@ from gpnn.common import metrics
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines import Engine, Learner, Probes
-from gpnn.engines.parallel import for_each_block
+from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout
@@ -180,7 +180,7 @@ def choose(
         return lambda own_rng: [space.refined(begun, rounds, own_rng)]
 
     def do(tasks: list[_Task]) -> None:
-        candidates.extend(_in_parallel(tasks, rng, engine.n_learners, progress))
+        candidates.extend(_all_of(tasks, rng, engine.n_learners, progress))
         candidates.sort(key=_score)
 
     one, *others = sorted(kernels, key=lambda kernel: kernel != _FIRST_KERNEL)
@@ -224,22 +224,11 @@ def settle(
             space.refined(begun, _LAST, own_rng, steps),
         ]
 
-    return sorted(_in_parallel([task_of(begun) for begun in finalists], rng, engine.n_learners, progress), key=_score)
+    return sorted(_all_of([task_of(begun) for begun in finalists], rng, engine.n_learners, progress), key=_score)
 
 
-def _in_parallel(
-    tasks: list[_Task], rng: np.random.Generator, n_jobs: int | None, progress: str | None
-) -> list[Candidate]:
-    """What the tasks found, each with random numbers of its own, so that threads change nothing."""
-    seeds = rng.integers(2**31, size=len(tasks))
-    found: list[list[Candidate]] = [[] for _ in tasks]
-
-    def some(part: slice) -> None:
-        for at in range(part.start, part.stop):
-            found[at] = tasks[at](np.random.default_rng(seeds[at]))
-
-    for_each_block(some, len(tasks), 1, n_jobs, progress)
-    return [candidate for of_task in found for candidate in of_task]
+def _all_of(tasks: list[_Task], rng: np.random.Generator, n_jobs: int | None, progress: str | None) -> list[Candidate]:
+    return [candidate for found in in_parallel(tasks, rng, n_jobs, progress) for candidate in found]
 
 
 def _leaders(candidates: Sequence[Candidate], n: int) -> list[Candidate]:

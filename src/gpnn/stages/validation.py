@@ -54,6 +54,8 @@ def check_settings(model) -> None:
             raise InvalidInputError(f"{name} = {value!r} is unknown. Choose one of: {', '.join(_CHOICES[name])}.")
         elif name == "mean" and isinstance(value, str) and value not in model._means:
             raise InvalidInputError(f"mean = {value!r} is unknown. Choose one of: {', '.join(model._means)}.")
+        elif name == "far" and not isinstance(value, bool):
+            raise InvalidInputError(f"far = {value!r} must be True or False.")
         elif name == "kernel":
             get_kernel(value)
         elif name == "engine":

@@ -202,7 +202,7 @@ class TableModel:
     def _answer(self, X: Array, coverage: float) -> Array:
         """Mean, sd, lower and upper (4, n)."""
         law = self.regressor.predict_distribution(_named(X, self.encoder))
-        ends = self.regressor._standard_quantile(np.array([0.5 - coverage / 2, 0.5 + coverage / 2]), law)
+        ends = self.regressor._standard_quantile(np.array([0.5 - coverage / 2, 0.5 + coverage / 2]), law).T
         return np.vstack([law.mean, law.std, *(law.mean + law.std * end for end in ends)])
 
 

@@ -56,7 +56,10 @@ class CPULearner:
             found[part] = index.order[nearest_others(index, X[part], probes.own[part], m)]
 
         for_each_block(one, len(probes), _SEARCH, self.n_jobs)
-        return CPUNeighborhoods(self.rows, self.y, probes, found, self.n_jobs)
+        return self.among(probes, found)
+
+    def among(self, probes: Probes, neighbors: NDArray[np.int64]) -> CPUNeighborhoods:
+        return CPUNeighborhoods(self.rows, self.y, probes, neighbors, self.n_jobs)
 
     def _in_metric(self, lengthscale: Array, probes: Probes) -> KDTree | Flat | IVF:
         change = self._lengthscale / lengthscale

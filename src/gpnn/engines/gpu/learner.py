@@ -50,6 +50,11 @@ class GPULearner:
         neighbors = without_own(found, found, upload(np.asarray(probes.own, np.int64), device))
         return GPUNeighborhoods(self.rows, self.y, X, upload(probes.y, device), neighbors)
 
+    def among(self, probes: Probes, neighbors: NDArray[np.int64]) -> GPUNeighborhoods:
+        device = self.rows.device
+        X, y = upload(np.asarray(probes.X, np.float32), device), upload(probes.y, device)
+        return GPUNeighborhoods(self.rows, self.y, X, y, upload(neighbors, device))
+
 
 @dataclass(frozen=True)
 class GPUNeighborhoods:
