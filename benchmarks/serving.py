@@ -1,6 +1,7 @@
 """gpnn serve under load and under faults, on this machine alone: requests a second, times, and wrong answers, if any.
+Before it, one row in process, beside LightGBM's.
 
-pip install 'gpnn[serve]' && python benchmarks/serving.py [rows [part …]]     # 10⁶ rows of 8 columns, m = 100: minutes
+pip install 'gpnn[serve,peers]' && python benchmarks/serving.py [rows [part …]]     # 10⁶ rows of 8 columns, m = 100
 
 Clients are a process of their own, the server is another; both share the cores, so that figures are lower than where
 clients have machines of their own. Every answer is compared with the model's own, digit for digit.
@@ -18,34 +19,41 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from threading import Event, Thread
-from time import perf_counter, sleep
+from time import perf_counter, sleep, thread_time
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
 from gpnn import GPnnRegressor, Hyperparameters
+from gpnn.engines.cpu import solver
+from gpnn.engines.cpu.neighbors import cells, kdtree
+from peers import PEERS
 from report import best, read_results, write_results
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "serve"))
 import hostile
 
 D, M, CLIENTS, SECONDS = 8, 100, 32, 8.0
-ARROW_ROWS, FUZZED, IDLE, REPLACED = 50_000, 10_000, 500, 100
+ONE_ROW, ARROW_ROWS, FUZZED, IDLE, REPLACED = 1000, 50_000, 10_000, 500, 100
 ARROW = "application/vnd.apache.arrow.stream"
+
+
+def data(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, D))
+    return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(n)
 
 
 def make(n: int, seed: int = 0) -> GPnnRegressor:
     """With given parameters: what is measured is the service, not the fit."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, D))
-    y = np.sin(X[:, 0]) + 0.5 * X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(n)
     model = GPnnRegressor(params=Hyperparameters(1.0, 0.9, 0.01), kernel="matern32", n_neighbors=M, random_state=seed)
-    return model.fit(X, y)
+    return model.fit(*data(n, seed))
 
 
 class Server:
@@ -198,6 +206,72 @@ def questions(folder: Path, models: list[GPnnRegressor], n: int = 2000) -> tuple
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------
+
+
+def measure_in_process(n: int, model: GPnnRegressor) -> dict:
+    """One row through predict, through what predictor() gives, and through LightGBM (with one thread, which for one row
+    is its quickest way), fifty rows each in turn; then two threads. Times of one row are those of the calling thread,
+    which does all the work: what other programs take of the cores is not in them."""
+    trees = PEERS["lightgbm"](0)._trees(*data(n))
+    rows = np.random.default_rng(7).standard_normal((ONE_ROW, 1, D))
+    predictor = model.predictor()
+    ways = {
+        "predict": partial(model.predict, return_std=True),
+        "predictor": predictor,
+        "lightgbm": partial(trees.predict, num_threads=1),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for some in rows.reshape(-1, 50, 1, D):
+        for name, way in ways.items():
+            for row in some:
+                start = thread_time()
+                way(row)
+                times[name].append(1e3 * (thread_time() - start))
+    found: dict = {f"{name}_ms": float(np.median(each)) for name, each in times.items()}
+    found |= {f"{name}_p10_ms": float(np.quantile(each, 0.1)) for name, each in times.items()}
+    for name in ("predict", "predictor"):
+        found[f"{name}_of_lightgbm"] = found[f"{name}_ms"] / found["lightgbm_ms"]
+        found[f"{name}_python_ms"] = 1e3 * float(np.median([outside_compiled(ways[name], row) for row in rows]))
+    # What two threads bring, beside what they bring where there is nothing but compiled code: searches of 50 rows.
+    loops = {name: (ways[name], rows) for name in ways} | {
+        "compiled": (lambda X: model.index_.query(X, M), rows.reshape(-1, 50, D)[:20])
+    }
+    found["two_threads"] = {name: [] for name in loops}
+    for _ in range(5):
+        for name, loop in loops.items():
+            found["two_threads"][name].append(rate(*loop, 2) / rate(*loop, 1))
+    return found
+
+
+def outside_compiled(predict, row: np.ndarray) -> float:
+    """Seconds of one call less those in the three compiled functions that do its work."""
+    inside = [0.0]
+
+    def timed(function):
+        def call(*arguments):
+            start = thread_time()
+            function(*arguments)
+            inside[0] += thread_time() - start
+
+        return call
+
+    with ExitStack() as patches:
+        for module, name in ((kdtree, "_search"), (cells, "_take"), (solver, "_solve_block")):
+            patches.enter_context(patch.object(module, name, timed(getattr(module, name))))
+        start = thread_time()
+        predict(row)
+        return thread_time() - start - inside[0]
+
+
+def rate(predict, rows: np.ndarray, threads: int) -> float:
+    """Rows a second, of threads that each ask for one row after the other."""
+    running = [Thread(target=lambda: [predict(row) for row in rows]) for _ in range(threads)]
+    start = perf_counter()
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return threads * len(rows) / (perf_counter() - start)
 
 
 def measure_rows(path: Path, model: GPnnRegressor, folder: Path) -> dict:
@@ -390,6 +464,7 @@ def main() -> None:
         small = [make(5000, seed) for seed in (0, 1)]
         small[0].save(folder / "small.gpnn")
         parts = {
+            "in_process": partial(measure_in_process, n, model),
             "one_row": partial(measure_rows, path, model, folder),
             "arrow": partial(measure_arrow, path, model, folder),
             "idle": partial(measure_idle, path, model, folder),
@@ -407,6 +482,7 @@ def main() -> None:
 
 
 BARS = {
+    "in_process": "bar: predict ≤ 1 × LightGBM, below 0.5 ms, 0.15 ms of it Python; predictor half of that",
     "one_row": "bar: 1,000 requests/s, p99 ≤ 60 ms, no error; moonshot: 2,500/s, 30 ms",
     "arrow": "bar: ≥ 0.9 of in-process throughput",
     "idle": "bar: 500 idle connections, no error, others served",

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import gpnn
-from gpnn.engines import compiled
+from gpnn.engines.compiled import kept
 
 ROOMS = [
     {"common"},
@@ -53,4 +53,4 @@ def test_every_room_has_its_place_and_they_are_few():
 
 
 def test_compiled_code_is_made_anew_when_any_room_changes():
-    assert compiled._PACKAGE == ROOT
+    assert kept.PACKAGE == ROOT

@@ -20,7 +20,7 @@ from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.engines import Engine, make_engine
-from gpnn.engines.cpu.neighbors import NeighborIndex
+from gpnn.engines.index import NeighborIndex
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows

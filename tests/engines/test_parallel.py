@@ -27,6 +27,9 @@ def test_every_block_once(n_jobs):
 
     for_each_block(work, 103, 10, n_jobs)
     assert (counts == 1).all()
+    for_each_block(work, 103, 103, n_jobs)
+    assert (counts == 2).all()
+    for_each_block(lambda part: pytest.fail("there is nothing to do"), 0, 10, n_jobs)
     assert [(b.start, b.stop) for b in blocks(25, 10)] == [(0, 10), (10, 20), (20, 25)]
 
 

@@ -15,7 +15,7 @@ assert {"gpnn/py.typed", "gpnn/regressor.py", "gpnn/cli/__main__.py"} <= wheel
 assert any(name.endswith("licenses/LICENSE") for name in wheel)
 
 assert {"src/gpnn/py.typed", "tests/test_docs.py", "docs/conf.py", "docs/index.md", "examples/README.rst", "Makefile",
-        "CHANGELOG.md", "CITATION.cff", "LICENSE"} <= sdist  # fmt: skip
+        "CHANGELOG.md", "CITATION.cff", "LICENSE", "hatch_build.py"} <= sdist  # fmt: skip
 built = {name for name in sdist if name.startswith(("docs/_build", "docs/gallery", ".venv")) or "__pycache__" in name}
 assert not built, f"in the sdist, but made by a build: {sorted(built)[:10]}"
 print(f"wheel: {len(wheel)} files; sdist: {len(sdist)}")

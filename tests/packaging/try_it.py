@@ -16,3 +16,4 @@ model = gpnn.GPnnRegressor.paper(n_neighbors=50, calibration_size=100, random_st
 mean, std = model.predict(X[400:], return_std=True)
 assert np.corrcoef(mean, y[400:])[0, 1] > 0.9
 assert (std > 0).all()
+model.save("model.gpnn")

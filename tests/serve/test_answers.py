@@ -1,13 +1,15 @@
 """Answers over HTTP are those of the library, digit for digit, whatever way they are asked for."""
 
 import io
+import os
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from asking import flats, rows_of
+from asking import Client, flats, rows_of
 
 from gpnn import GPnnRegressor, TableModel
+from gpnn.serve.app import Settings
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
 ANSWERS = ("mean", "sd", "lower", "upper")
@@ -167,3 +169,22 @@ def test_training_rows_are_recovered_from_whitened_ones(whitening):
     exact = 0.02 if whitening == "ranks" else 1e-4  # places between quantiles are known to a quantile
     assert np.allclose(inputs, X[kept[:100]], rtol=exact, atol=exact * X.std(axis=0))
     assert np.allclose(targets, y[kept[:100]], rtol=1e-4, atol=exact * 3)
+
+
+@pytest.mark.parametrize("name", ["reference", "gpu"])
+def test_another_engine_gives_the_same_laws(models, new_flats, name):
+    if name == "gpu":
+        pytest.importorskip("torch")
+        pytest.importorskip("triton")
+        from gpnn.engines.gpu import GPU
+
+        name = GPU(device="cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda", n_jobs=1)
+    elsewhere = Client(Settings((models / "flats.gpnn",), engine=name))
+    try:
+        answer = elsewhere.post("/predict", {"rows": rows_of(new_flats[:5]), "neighbors": 2}).json
+    finally:
+        elsewhere.close()
+    expected = TableModel.load(models / "flats.gpnn").predict(new_flats[:5])
+    for column in ANSWERS:
+        np.testing.assert_allclose(answer[column], expected[column].to_pylist(), rtol=1e-3)
+    assert [len(rows) for rows in answer["neighbors"]] == [2] * 5

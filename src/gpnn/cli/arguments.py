@@ -36,8 +36,8 @@ def add_missing(parser: argparse.ArgumentParser) -> None:
         help="leave out rows with missing values; predict gives empty predictions for them")  # fmt: skip
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
+def add_engine(parser: argparse.ArgumentParser, whose: str = "(default: every core)") -> None:
     """Where the work runs: args.engine and args.jobs."""
     add = parser.add_argument
     add("--engine", choices=["cpu", "gpu"], default="cpu", help="gpu: an NVIDIA one, with gpnn[gpu] (default: cpu)")
-    add("--jobs", type=whole_number(1), metavar="N", help="threads (default: every core)")
+    add("--jobs", type=whole_number(1), metavar="N", help=f"threads {whose}")

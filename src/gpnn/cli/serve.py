@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from gpnn.cli.arguments import whole_number
+from gpnn.cli.arguments import add_engine, whole_number
 from gpnn.common.extras import import_pandas, import_uvicorn
 
 
@@ -19,7 +19,6 @@ def add_to(commands) -> None:
     add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine alone)")
     add("--port", type=whole_number(0), default=8000, help="(default: 8000; 0: any that is free)")
     add("--workers", type=whole_number(1), default=1, metavar="N", help="processes (default: 1)")
-    add("--jobs", type=whole_number(1), metavar="N", help="threads of each process (default: cores / workers)")
     add("--token-file", type=Path, metavar="FILE", help="answer only those who send one of these tokens, one a line")
     add("--max-rows", type=whole_number(1), default=1_000_000, metavar="N", help="of a request (default: 1,000,000)")
     add("--max-bytes", type=whole_number(1), default=256 << 20, metavar="N", help="of a body (default: 256 MiB)")
@@ -27,6 +26,7 @@ def add_to(commands) -> None:
         help="requests that may wait; more get 429 (default: 1024)")  # fmt: skip
     add("--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="for reading and answering (default: 30)")
     add("--log", type=Path, metavar="FILE", help="keep outcomes that clients POST to /observe here (SQLite)")
+    add_engine(parser, "of each process (default: cores / workers)")
     parser.set_defaults(run=_run)
 
 
@@ -54,6 +54,7 @@ def _run(args: argparse.Namespace) -> None:
         max_waiting=args.max_waiting,
         timeout=args.timeout,
         n_jobs=args.jobs,
+        engine=args.engine,
         log=args.log,
     )
     serve(settings, args.host, args.port, args.workers)

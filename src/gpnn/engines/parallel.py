@@ -8,14 +8,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache
 from threading import Event, Lock
 from typing import TypeVar
 
 import joblib
 import numpy as np
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 from tqdm import TqdmWarning
 
 from gpnn.common.errors import InvalidInputError
@@ -48,8 +48,7 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 
 def progress_bar(total: int | None, name: str | None, unit: str = "", initial: int = 0) -> tqdm:
     """A bar on stderr, in terminals and notebooks; without a name there is none, without a total only a count."""
-    watched = (sys.stderr is not None and sys.stderr.isatty()) or _in_notebook()
-    if name is None or not watched:
+    if name is None or not ((sys.stderr is not None and sys.stderr.isatty()) or _in_notebook()):
         return _HIDDEN
     return tqdm(total=total, desc=name, unit=unit, initial=initial, unit_scale=True, leave=False)
 
@@ -76,6 +75,11 @@ def for_each_block(
 
     `progress`: see `shown`. If a block fails, or on Ctrl-C, no further block is begun and the error is raised here.
     """
+    if 0 < n <= size:  # nothing to share out: for a single row, threads and locks would cost as much as the answer
+        with shown(progress, n) as bar, one_blas_thread():
+            work(slice(0, n))
+            bar.update(n)
+        return
     todo, lock, failed = blocks(n, size), Lock(), Event()
 
     def worker():
@@ -125,26 +129,36 @@ def in_parallel(
     return found
 
 
-_blas_lock = Lock()
-_blas_users: list = []  # one entry per loop under way; the first holds the limit
+class _OneBLASThread:
+    def __init__(self) -> None:
+        self._lock, self._users = Lock(), 0
+        self._before: list[tuple[LibController, int]] = []
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._before = [(library, library.num_threads) for library in _blas_libraries(len(sys.modules))]
+                for library, _ in self._before:
+                    library.set_num_threads(1)
+            self._users += 1
+
+    def __exit__(self, *failure: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                for library, threads in self._before:
+                    library.set_num_threads(threads)
 
 
-@contextmanager
-def one_blas_thread():
+_ONE_BLAS_THREAD = _OneBLASThread()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
     """BLAS at one thread until the last of the loops under way (in any thread) is done, then as it was."""
-    with _blas_lock:
-        limit = _blas_users[0] if _blas_users else _pools(len(sys.modules)).limit(limits=1, user_api="blas")
-        _blas_users.append(limit)
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            limit = _blas_users.pop()
-            if not _blas_users:
-                limit.restore_original_limits()
+    return _ONE_BLAS_THREAD
 
 
 @lru_cache(maxsize=1)
-def _pools(n_modules: int) -> ThreadpoolController:
+def _blas_libraries(n_modules: int) -> list[LibController]:
     """Looking for libraries takes milliseconds, and they come with modules: done anew when there are more of these."""
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from time import perf_counter
@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpnn import __version__
 from gpnn.common.types import Array, Prediction
+from gpnn.engines import Engine
 from gpnn.serve import bodies
 from gpnn.serve.batching import LARGE, Batcher
 from gpnn.serve.bodies import ARROW, CSV, JSON, Question
@@ -58,6 +59,7 @@ class Settings:
     timeout: float = 30.0
     linger: float = 0.001
     n_jobs: int | None = None
+    engine: str | Engine = "cpu"
     log: Path | None = None
     notes: Path | None = None
     """Where several processes tell each other what they counted."""
@@ -82,7 +84,7 @@ class Service:
 
     def __init__(self, settings: Settings, registry: Registry | None):
         self.settings = settings
-        self.registry = registry or Registry.of(list(settings.paths), settings.n_jobs)
+        self.registry = registry or Registry.of(list(settings.paths), settings.n_jobs, settings.engine)
         self.metrics = Metrics(settings.notes)
         self.log = None if settings.log is None else Log(settings.log)
         self.stopping = False
@@ -190,7 +192,8 @@ class Service:
             return await self.batcher.law(model, rows.X)
         parts = [law async for _, law in self.batcher.laws(model, rows.X, rows.whole)]
         mean, variance = (np.concatenate([getattr(law, name) for law in parts]) for name in ("mean", "variance"))
-        return Prediction(mean, variance, parts[0].degrees_of_freedom)
+        supports = [law.support for law in parts if law.support is not None]
+        return replace(parts[0], mean=mean, variance=variance, support=np.concatenate(supports) if supports else None)
 
     async def _stream(self, model: ServedModel, question: Question, kind: str, headers: dict) -> Response:
         """Block by block. The rows were read and checked whole, so that what is wrong with them was said already."""

@@ -128,7 +128,7 @@ class Batcher:
         first = 0
         for job in jobs:
             part = slice(first, first + len(job.X))
-            _give(job, Prediction(law.mean[part], law.variance[part], law.degrees_of_freedom))
+            _give(job, law[part])
             first = part.stop
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gpnn.common.errors import FileError, InvalidInputError, listed
 from gpnn.common.types import Array, Prediction
+from gpnn.engines import Engine
 from gpnn.files import model as model_file
 from gpnn.files.container import check_is_file
 from gpnn.regressor import GPnnRegressor
@@ -48,11 +49,11 @@ class Rows:
 class ServedModel:
     """One model file, loaded, with all that requests ask of it. Never changed: a new file is a new object."""
 
-    def __init__(self, name: str, path: Path, n_jobs: int | None = None):
+    def __init__(self, name: str, path: Path, n_jobs: int | None = None, engine: str | Engine = "cpu"):
         self.name, self.path = name, path
         self.stamp = stamp_of(path)
         regressor, schema = model_file.read(path)
-        regressor.set_params(n_jobs=n_jobs, verbose=0)
+        regressor.set_params(engine=engine, n_jobs=n_jobs, verbose=0)
         table = TableModel.load(path, verify=False) if schema is not None else _plain(regressor)
         self.table = TableModel(table.encoder, regressor, table.target, table.missing)
         with open(path, "rb") as file:
@@ -62,6 +63,7 @@ class ServedModel:
         self.encoder, self.regressor = self.table.encoder, regressor
         self.columns = self.encoder.columns_
         self.training = Training(regressor)
+        self._engine = regressor._holding_engine()  # as `predictor` does: made once, and the rows checked by `rows`
         self._named = hasattr(regressor, "feature_names_in_")
         self._outputs = self.encoder.outputs
         self._quick = _quick_rules(self.columns)
@@ -107,7 +109,7 @@ class ServedModel:
     # --- from rows to answers -----------------------------------------------------------------------------------------
 
     def law(self, X: Array) -> Prediction:
-        return self.regressor.predict_distribution(pd.DataFrame(X, columns=self._outputs) if self._named else X)
+        return self.regressor._law(X, self._engine)[0]
 
     def ends(self, law: Prediction, levels: Array) -> Array:
         """Quantiles of y* of these orders (k, n), as `GPnnRegressor.predict_quantiles` gives them."""
@@ -310,6 +312,7 @@ class Registry:
 
     paths: dict[str, Path]
     n_jobs: int | None = None
+    engine: str | Engine = "cpu"
     models: dict[str, ServedModel] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     """By name, why the file as it now is cannot be served; the model before it goes on."""
@@ -318,14 +321,14 @@ class Registry:
     _refused: dict[str, Stamp] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, paths: list[Path], n_jobs: int | None = None) -> Registry:
+    def of(cls, paths: list[Path], n_jobs: int | None = None, engine: str | Engine = "cpu") -> Registry:
         names = Counter(path.stem for path in paths)
         twice = [name for name, times in names.items() if times > 1]
         if twice:
             raise InvalidInputError(f"Several model files are called {listed(twice)}. Rename them: names must differ.")
-        registry = cls({path.stem: path for path in paths}, n_jobs)
+        registry = cls({path.stem: path for path in paths}, n_jobs, engine)
         for name, path in registry.paths.items():
-            registry.models[name] = ServedModel(name, path, n_jobs)
+            registry.models[name] = ServedModel(name, path, n_jobs, engine)
         return registry
 
     def stale(self) -> list[str]:
@@ -348,7 +351,7 @@ class Registry:
         stamp = None
         try:
             stamp = stamp_of(self.paths[name])
-            fresh = ServedModel(name, self.paths[name], self.n_jobs)
+            fresh = ServedModel(name, self.paths[name], self.n_jobs, self.engine)
         except Exception as error:  # whatever is wrong with a file must not end the service of the one before
             if stamp is not None:
                 self._refused[name] = stamp

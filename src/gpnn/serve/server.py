@@ -79,7 +79,8 @@ def serve(settings: Settings, host: str, port: int, workers: int = 1) -> None:
         log.close()
     if settings.n_jobs is None and workers > 1:
         settings = replace(settings, n_jobs=max(1, n_threads(None) // workers))
-    registry = Registry.of(list(settings.paths), settings.n_jobs)  # what cannot be loaded is said here, once
+    # What cannot be loaded is said here, once.
+    registry = Registry.of(list(settings.paths), settings.n_jobs, settings.engine)
     listening = _listening(host, port)
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
     print(f"gpnn: serving {', '.join(registry.models)} at {address} (Ctrl-C stops)", file=sys.stderr, flush=True)

@@ -13,8 +13,6 @@ from scipy.optimize import minimize
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters
-from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
-from gpnn.engines.compiled.likelihood import block_likelihood, scratch
 from gpnn.engines.parallel import for_each_block
 from gpnn.stages.whitening import Whitener
 
@@ -46,6 +44,8 @@ class BlockLikelihood:
         n_jobs: int | None = None,
         progress: str | None = None,
     ):
+        from gpnn.engines.compiled.covariance import KERNEL_NUMBERS  # numba comes with it: not before it is needed
+
         self.X, self.y = X, y
         self.n_jobs, self.progress = n_jobs, progress
         self.n_rows = sum(len(block) for block in y)
@@ -54,6 +54,8 @@ class BlockLikelihood:
         self._spare: list[tuple[Array, ...]] = []  # work arrays, one set per thread
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
+        from gpnn.engines.compiled.likelihood import block_likelihood, scratch
+
         self.n_evaluations += 1
         w, d, largest = len(self.X), self.X[0].shape[1], max(len(block) for block in self.y)
         losses, gradients = np.zeros(w), np.zeros((w, d + 2))

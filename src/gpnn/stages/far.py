@@ -23,7 +23,7 @@ from gpnn.common.errors import GPnnWarning
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, Learner, Neighborhoods, Probes
-from gpnn.engines.cpu.neighbors import NeighborIndex
+from gpnn.engines.index import NeighborIndex
 from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, in_parallel, one_blas_thread, progress_bar
 from gpnn.stages.calibration import Calibration, fit_calibration

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.linear_model import Ridge
-from sklearn.preprocessing import StandardScaler
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array
@@ -39,6 +37,9 @@ class Linear:
     value: float = 0.0
 
     def fit(self, X: Array, y: Array) -> Linear:
+        from sklearn.linear_model import Ridge  # which few fits and no prediction need
+        from sklearn.preprocessing import StandardScaler
+
         scaler = StandardScaler().fit(X)
         ridge = Ridge(alpha=1e-6).fit(scaler.transform(X), y)
         return Linear(scaler.mean_, ridge.coef_ / scaler.scale_, float(ridge.intercept_))

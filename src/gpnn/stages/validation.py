@@ -9,7 +9,6 @@ from gpnn.common.errors import InvalidInputError, listed
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Hyperparameters
 from gpnn.engines import check_engine
-from gpnn.engines.cpu.neighbors import make_index
 from gpnn.engines.parallel import blocks, n_threads
 from gpnn.stages.estimation import OPTIMIZERS
 from gpnn.stages.whitening import WHITENINGS
@@ -62,6 +61,8 @@ def check_settings(model) -> None:
         elif name == "engine":
             check_engine(value)
         elif name == "index":
+            from gpnn.engines.cpu.neighbors import make_index  # numba comes with it: not before it is needed
+
             make_index(value, n=1, d=1, n_neighbors=1)
         elif name == "params" and not (value is None or isinstance(value, Hyperparameters)):
             raise InvalidInputError(
@@ -110,12 +111,23 @@ def check_training_data(model, X, y):
 
 def check_new_rows(model, X):
     """X as a matrix with the columns that `fit` saw, finite. No rows at all are fine, and give an empty answer."""
-    _check_columns_are_numbers(X)
-    X = validate_data(
-        model, X, dtype=[np.float64, np.float32], ensure_all_finite=False, reset=False, ensure_min_samples=0
-    )
+    if not _is_plain(model, X):
+        _check_columns_are_numbers(X)
+        X = validate_data(
+            model, X, dtype=[np.float64, np.float32], ensure_all_finite=False, reset=False, ensure_min_samples=0
+        )
     _check_finite(model, X)
     return X
+
+
+def _is_plain(model, X) -> bool:
+    """Whether X is already what scikit-learn's checks would make of it; for one row they take as long as predicting."""
+    return (
+        type(X) is np.ndarray
+        and X.dtype in (np.float64, np.float32)
+        and X.shape[1:] == (model.n_features_in_,)
+        and not hasattr(model, "feature_names_in_")
+    )
 
 
 def _check_columns_are_numbers(X) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 
 from gpnn.common.errors import GPnnWarning, InvalidInputError, listed
 from gpnn.common.types import Array, Prediction
-from gpnn.engines.compiled import jit
 from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, for_each_block
 
@@ -51,8 +50,10 @@ class Ranks:
         return cls(knots, np.where(reach > 0, reach, 1.0)), ranked
 
     def __call__(self, X: Array) -> Array:
+        from gpnn.engines.compiled.rows import rank_rows  # numba comes with it: not before it is needed
+
         ranked = np.empty(X.shape)
-        _rank_rows(np.ascontiguousarray(X, dtype=np.float64), self.knots, self.reach, ranked)
+        rank_rows(np.ascontiguousarray(X, dtype=np.float64), self.knots, self.reach, ranked)
         return ranked
 
 
@@ -129,7 +130,9 @@ class Whitener:
         if self.x_map.ndim == 1:
             out[...] = np.clip((X - self.x_mean) * self.x_map, -FARTHEST, FARTHEST)
         else:
-            _map_rows(X, self.x_mean, self.x_map, out)
+            from gpnn.engines.compiled.rows import map_rows
+
+            map_rows(X, self.x_mean, self.x_map, out)
         return out
 
     def transform_y(self, y: Array) -> Array:
@@ -138,43 +141,6 @@ class Whitener:
     def inverse(self, prediction: Prediction) -> Prediction:
         """A prediction of whitened y, in the user's units."""
         return prediction.affine(self.y_mean, self.y_std)
-
-
-@jit
-def _map_rows(X, mean, x_map, out):
-    """(x − mean) times x_map, row by row: a matrix product would round a row differently in different company."""
-    n, d = X.shape
-    total = np.empty(d)
-    for i in range(n):
-        for j in range(d):
-            total[j] = 0.0
-        for k in range(d):
-            centred = X[i, k] - mean[k]
-            for j in range(d):
-                total[j] += centred * x_map[k, j]
-        for j in range(d):
-            out[i, j] = min(max(total[j], -FARTHEST), FARTHEST)
-
-
-@jit
-def _rank_rows(X, knots, reach, out):
-    """Where each value stands among its column's knots, in the middle of those that it equals, else between two."""
-    n, d = X.shape
-    last = knots.shape[1] - 1
-    for i in range(n):
-        for j in range(d):
-            x, column = X[i, j], knots[j]
-            if x < column[0]:
-                out[i, j] = (x - column[0]) / reach[j]
-            elif x > column[last]:
-                out[i, j] = last + (x - column[last]) / reach[j]
-            else:
-                below = np.searchsorted(column, x, "left")
-                upto = np.searchsorted(column, x, "right")
-                if upto > below:
-                    out[i, j] = 0.5 * (below + upto - 1)
-                else:
-                    out[i, j] = below - 1 + (x - column[below - 1]) / (column[below] - column[below - 1])
 
 
 def _moments(X, n_jobs, diagonal: bool, progress: str | None):

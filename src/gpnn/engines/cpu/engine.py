@@ -16,7 +16,7 @@ from gpnn.engines.cpu.neighbors import NeighborIndex, make_index, nearest_others
 from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.engines.cpu.solver import solve_path
 from gpnn.engines.local import LocalSolution
-from gpnn.engines.parallel import blocks, for_each_block, n_threads
+from gpnn.engines.parallel import for_each_block, n_threads
 
 _ROWS = 65_536  # that a thread whitens at a time
 _FEWER_ROWS = 1024  # where they are queries, and few
@@ -44,15 +44,14 @@ class CPU:
         self, whitening: Whitening, X: Array, hidden: NDArray | None = None, progress: Any = None
     ) -> NDArray[np.float32]:
         hidden = np.zeros(0, np.int64) if hidden is None else hidden
-        keep = np.ones(len(X), dtype=bool)
-        keep[hidden] = False
         rows = Rows.allocate(len(X) - len(hidden), X.shape[1])  # which an index can take over
         size = _ROWS if len(X) > _ROWS else _FEWER_ROWS
-        begins = [block.start - np.searchsorted(hidden, block.start) for block in blocks(len(X), size)]
 
         def whiten(block: slice) -> None:
-            kept = X[block][keep[block]] if len(hidden) else X[block]
-            begin = begins[block.start // size]
+            kept, begin = X[block], block.start
+            if len(hidden):
+                first, last = np.searchsorted(hidden, (block.start, block.stop))
+                kept, begin = np.delete(kept, hidden[first:last] - block.start, axis=0), block.start - first
             whitening.transform(kept, out=rows[begin : begin + len(kept)])
 
         for_each_block(whiten, len(X), size, self.n_jobs, progress)
@@ -137,4 +136,4 @@ class CPU:
     def _queries_per_block(self, X_star, n_neighbors: int) -> int:
         if self.batch_size is not None:
             return self.batch_size
-        return int(np.clip(2**22 // (n_neighbors * X_star.shape[1]), 1, 64))
+        return min(64, max(1, 2**22 // (n_neighbors * X_star.shape[1])))

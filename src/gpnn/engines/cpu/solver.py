@@ -17,6 +17,8 @@ With L the factor of A, row i of L⁻¹y_N is a new observation of f*, (L⁻¹h)
 lies from what the rows before it say of f* is the innovation of neighbour i.
 """
 
+from threading import local
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -195,25 +197,38 @@ def solve_path(
     for_mean, for_variance = (TOLERANCE / factor for factor in ROUNDING[kernel.name])
     accurate = errors[0] <= for_mean * np.sqrt(variance)
     accurate &= params.kernel_variance * errors[1] <= for_variance * variance
-    shrinkage[~accurate] = np.nan  # comparisons with NaN are False
+    failed = ~accurate  # comparisons with NaN are False
     for extra in JITTERS:
-        failed = np.isnan(shrinkage[:, -1])
         if not failed.any():
             break
         jitter[failed] = extra
         attempt(np.float64, failed, extra)
-    if np.isnan(shrinkage).any():
+        failed = np.isnan(shrinkage[:, -1])
+    if failed.any():
         raise np.linalg.LinAlgError("a local covariance matrix is not positive definite, even with jitter")
     innovations /= params.kernel_variance
     return LocalSolution(mean, params.kernel_variance * shrinkage + params.noise_variance, jitter, innovations)
 
 
 def _inverse(lengthscale, d: int, dtype) -> Array:
-    return np.broadcast_to(1 / np.asarray(lengthscale, dtype=float), d).astype(dtype)
+    inverse = np.empty(d, dtype)
+    inverse[:] = 1 / np.asarray(lengthscale, dtype=float)
+    return inverse
+
+
+_OF_THIS_THREAD = local()
 
 
 def _scratch(m: int, d: int, dtype):
-    """Aligned work arrays for one system, and the number of lanes."""
-    lanes = LANES[np.dtype(dtype)]
-    padded = -(-m // lanes) * lanes
-    return *(aligned(size, dtype) for size in ((padded + lanes) * padded, padded * d, padded)), lanes
+    """Aligned work arrays for one system, and the number of lanes.
+
+    A thread that goes on with systems of the same size goes on with the same arrays: they are in its cache, and for a
+    single row making them would take as long as using them.
+    """
+    kept, name = vars(_OF_THIS_THREAD), np.dtype(dtype).name
+    if name not in kept or kept[name][0] != (m, d):
+        lanes = LANES[np.dtype(dtype)]
+        padded = -(-m // lanes) * lanes
+        arrays = (aligned(size, dtype) for size in ((padded + lanes) * padded, padded * d, padded))
+        kept[name] = (m, d), (*arrays, lanes)
+    return kept[name][1]

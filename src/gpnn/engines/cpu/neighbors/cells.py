@@ -148,7 +148,8 @@ def new_keys(n_queries: int, n_neighbors: int) -> NDArray[np.uint64]:
 
 def sorted_neighbors(keys: NDArray[np.uint64], n_neighbors: int) -> Neighbors:
     keys.partition(n_neighbors - 1, axis=1)
-    nearest = np.sort(keys[:, :n_neighbors], axis=1)
+    nearest = keys[:, :n_neighbors]
+    nearest.sort(axis=1)
     if nearest.size and nearest[:, -1].max() == _NONE:
         raise InvalidInputError(f"The index holds, or looked at, fewer than {n_neighbors} rows. Ask for fewer.")
     squared = (nearest >> np.uint64(32)).astype(np.uint32).view(np.float32)
