@@ -150,7 +150,70 @@ def test_test_rows_that_were_trained_on_are_found(wavy, wavy_model):
 
 
 def test_far_rows_are_found(wavy, wavy_model):
-    assert "outside the training data" in titles(diagnose(wavy_model, wavy[0][2000:2500] * 3, wavy[1][2000:2500]))
+    found = diagnose(wavy_model, wavy[0][2000:2500] * 3, wavy[1][2000:2500])
+    outside = [finding for finding in found.findings if "outside the training data" in finding.title]
+    assert [finding.severity for finding in outside] == ["warning"]
+    assert "(gpnn fit --group or --time)" in outside[0].cure
+    assert "recalibrate" in outside[0].cure
+
+
+def test_far_rows_are_found_without_a_far_part_too(wavy):
+    model = GPnnRegressor(params=PARAMS, n_jobs=1).fit(wavy[0][:500], wavy[1][:500])
+    found = diagnose(model, wavy[0][2000:2500] * 5, wavy[1][2000:2500])
+    assert found.support is None
+    assert "outside the training data" in titles(found)
+
+
+def test_rows_are_counted_by_support(wavy, wavy_model, wavy_diagnosis):
+    support = wavy_diagnosis.support
+    law = wavy_model.predict_distribution(wavy[0][2000:2500])
+    z_squared = (wavy[1][2000:2500] - law.mean) ** 2 / law.variance
+    inside = law.support >= 0.01
+    assert (support.inside.n_rows, support.outside.n_rows) == (inside.sum(), (~inside).sum())
+    assert support.inside.z_squared == pytest.approx(z_squared[inside].mean())
+    assert support.parts[0] == support.outside or support.outside.n_rows == 0
+    assert sum(part.n_rows for part in support.parts) == 500
+    assert sum(part.n_rows * part.coverage for part in support.parts if part.n_rows) == pytest.approx(
+        500 * wavy_diagnosis.reliability.coverage_90
+    )
+    assert not support.foreseen
+    assert support.share_outside < 0.05
+
+
+@pytest.mark.parametrize(
+    ("share", "coverage", "foreseen", "expected"),
+    [
+        (0.01, 0.5, False, []),
+        (0.06, 0.9, False, ["note"]),
+        (0.4, 0.9, False, ["warning"]),
+        (0.4, 0.9, True, []),
+        (0.4, 0.7, False, ["warning", "warning: narrow"]),
+        (0.4, 0.7, True, ["warning: narrow"]),
+        (0.4, 0.99, True, ["note: wide"]),
+    ],
+)
+def test_how_rows_outside_the_support_are_judged(wavy_diagnosis, share, coverage, foreseen, expected):
+    n = round(500 * share)
+    support = wavy_diagnosis.support
+    outside = replace(support.outside, n_rows=n, coverage=coverage, z_squared=1.5)
+    support = replace(support, outside=outside, inside=replace(support.inside, n_rows=500 - n), foreseen=foreseen)
+    about = [
+        finding.severity + finding.title.removeprefix("Intervals outside the support are too").replace(" ", ": ")
+        if finding.title.startswith("Intervals outside")
+        else finding.severity
+        for finding in findings(replace(wavy_diagnosis, support=support))
+        if "outside" in finding.title
+    ]
+    assert about == expected
+
+
+def test_who_was_told_of_groups_foresees_them(wavy, few_steps):
+    X, y = wavy[0][:600], wavy[1][:600]
+    groups = np.arange(600) % 20
+    model = GPnnRegressor(kernel="rbf", whitening="diagonal", n_neighbors=32, n_jobs=1, random_state=0)
+    found = diagnose(model.fit(X, y, groups=groups), wavy[0][2000:2300] * 2, wavy[1][2000:2300])
+    assert found.support.foreseen
+    assert "outside the training data" not in titles(found)
 
 
 def test_few_rows_do_not_convince(wavy, wavy_model):

@@ -40,7 +40,7 @@ def test_the_page_is_whole(browser, page, width, dark):
     assert visit.messages == []
     assert visit.requests == [page.as_uri()]
     boxes = browser.evaluate(BOXES)
-    assert len(boxes) == 8 + 10
+    assert len(boxes) == 9 + 11
     assert all(100 < box[0] <= width and box[1] > 40 for box in boxes)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate(BEYOND) == []

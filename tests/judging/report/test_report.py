@@ -16,7 +16,8 @@ from gpnn.judging.report.markup import Markup, element
 from gpnn.judging.report.numbers import digits_of, number, seconds, size, tick_labels
 from gpnn.judging.report.svg import Scale, shortened
 
-CHARTS = ["coverage", "predicted", "pit", "spread", "coverage-by-sd", "floor", "metric", "neighbors"]
+CHARTS = ["coverage", "predicted", "pit", "spread", "coverage-by-sd", "support", "floor", "metric", "neighbors"]
+WITHOUT_SUPPORT = [name for name in CHARTS if name != "support"]
 HOSTILE = "</svg><script>alert('x')</script>\" onload=\"alert(1)&\x00"
 
 
@@ -90,7 +91,23 @@ def test_any_units(wavy, factor):
     X, y = wavy[0], factor * wavy[1]
     model = GPnnRegressor(params=Hyperparameters(1.0, 0.9, 0.1), n_jobs=1).fit(X[:500], y[:500])
     page = report.html(diagnose(model, X[500:900], y[500:900]))
-    assert re.findall(r'<figure id="([^"]+)"', page) == CHARTS
+    assert re.findall(r'<figure id="([^"]+)"', page) == WITHOUT_SUPPORT
+
+
+def test_rows_far_from_the_data_are_charted(wavy, wavy_model):
+    X = wavy[0][2000:2500].copy()
+    X[:300, 0] += 20
+    found = diagnose(wavy_model, X, wavy[1][2000:2500])
+    (text,) = re.findall(r'<figure id="support".*?</figure>', report.html(found), flags=re.DOTALL)
+    assert f"{100 * found.support.share_outside:.1f} % of the test rows are outside the support" in text
+    assert f"mean z² {found.support.outside.z_squared:.2f}" in text
+    assert all(name in text for name in (">outside<", ">1–10 %<", ">10–50 %<", ">50–100 %<"))
+    everywhere = replace(found.support, parts=(*found.support.parts[:1],) * 4)
+    assert "nan" not in report.html(replace(found, support=everywhere))
+    only = diagnose(wavy_model, X[:300], wavy[1][2000:2300])  # nobody is inside
+    assert only.support.inside.n_rows == 0
+    for text in re.findall(r"<svg.*?</svg>", report.html(only), flags=re.DOTALL):
+        assert not re.search(r"\bnan\b", text)
 
 
 def test_a_noiseless_model(wavy_diagnosis):

@@ -2,6 +2,27 @@
 
 from gpnn.judging.diagnostics.findings import findings, verdict
 from gpnn.judging.diagnostics.measure import diagnose
-from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, Finding, FitRecord, Verdict
+from gpnn.judging.diagnostics.values import (
+    Cloud,
+    Column,
+    Diagnostics,
+    Finding,
+    FitRecord,
+    Support,
+    SupportPart,
+    Verdict,
+)
 
-__all__ = ["Cloud", "Column", "Diagnostics", "Finding", "FitRecord", "Verdict", "diagnose", "findings", "verdict"]
+__all__ = [
+    "Cloud",
+    "Column",
+    "Diagnostics",
+    "Finding",
+    "FitRecord",
+    "Support",
+    "SupportPart",
+    "Verdict",
+    "diagnose",
+    "findings",
+    "verdict",
+]

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from gpnn.common.errors import listed
 from gpnn.common.reliability import sampling_error
-from gpnn.judging.diagnostics.values import Diagnostics, Finding, FitRecord, Verdict
+from gpnn.judging.diagnostics.values import Diagnostics, Finding, FitRecord, Support, Verdict
+from gpnn.stages.far import OUTSIDE
 
 _SURE = 2.6  # standard errors: beyond, it is hardly chance (1 %)
 _COVERAGE_OFF = 0.02  # of the 90 % intervals of all rows
@@ -14,6 +15,7 @@ _TENTH_UNEVEN, _TENTH_BAD = 0.05, 0.1  # of those of a tenth of the rows; the la
 _CALIBRATION_OFF = 0.1
 _HEAVY_TAIL = 0.25
 _FEW_ROWS = 200
+_MANY_OUTSIDE, _SOME_OUTSIDE, _FEWEST_OUTSIDE = 0.1, 0.03, 30  # of the support: shares, and rows for a judgement
 
 
 def verdict(found: Diagnostics) -> Verdict:
@@ -83,8 +85,9 @@ def _of_predictions(found: Diagnostics) -> Iterator[Finding]:
             "Intervals are too narrow" if off < 0 else "Intervals are too wide",
             f"{_held(found)} The rows on which the model was calibrated were {'easier' if off < 0 else 'harder'} than "
             f"these: the test rows come from another time, place or population, or by chance{_alpha_error(found)}.",
-            "Calibrate on rows like those to be predicted: holdout='patches' if these lie in gaps, a scikit-learn "
-            "splitter for times and groups, or CalibratedRegressor(FrozenEstimator(model)).fit(X_recent, y_recent).",
+            "Say what the rows to be predicted are: fit(X, y, groups=…) if of new groups, times=… if later "
+            "(gpnn fit --group or --time), holdout='patches' if they lie in gaps. Or, with recent outcomes, "
+            "model.recalibrate(X_recent, y_recent) (gpnn recalibrate).",
         )
     uneven = _tenths_off(found, _TENTH_UNEVEN)
     if uneven:
@@ -104,9 +107,11 @@ def _of_predictions(found: Diagnostics) -> Iterator[Finding]:
             "warning",
             f"Variances are {'too small' if mean_z > 1 else 'too large'} on average",
             f"The mean of z² = (y − mean)²/variance is {mean_z:.2f} (95 %: {low:.2f} to {high:.2f}), and should be 1.",
-            "Calibrate on more rows, and on rows like these, as CalibratedRegressor(FrozenEstimator(model)) does. "
+            "Calibrate on more rows, and on rows like these: model.recalibrate(X, y), or gpnn recalibrate. "
             "Where tails are heavy, a few rows decide this number: look at the coverage.",
         )
+    if found.support is not None:
+        yield from _of_support(found.support)
     if found.tail > _HEAVY_TAIL:
         yield Finding(
             "note",
@@ -138,6 +143,39 @@ def _of_predictions(found: Diagnostics) -> Iterator[Finding]:
             f"Only {found.n_rows} test rows",
             f"Chance alone moves the coverage of 90 % intervals by ±{percent(sampling_error(0.9, found.n_rows))}.",
             "Test on a thousand rows or more, if they can be had.",
+        )
+
+
+def _of_support(support: Support) -> Iterator[Finding]:
+    outside, inside, share = support.outside, support.inside, support.share_outside
+    n_rows = outside.n_rows + inside.n_rows
+    by_chance = OUTSIDE + sampling_error(OUTSIDE, n_rows, _SURE)
+    fare = f"90 % intervals hold {percent(outside.coverage)} of these rows (mean z² {outside.z_squared:.2f})"
+    if inside.n_rows:
+        fare += f", and {percent(inside.coverage)} of the others ({inside.z_squared:.2f})"
+    if share > max(by_chance, _SOME_OUTSIDE) and not support.foreseen:
+        yield Finding(
+            "warning" if share > _MANY_OUTSIDE else "note",
+            "Test rows lie outside the training data",
+            f"{percent(share)} of the test rows are outside the support: farther from the training rows than 99 of 100 "
+            f"of those are from each other. A model learned for gaps answers there. {fare}.",
+            "If rows to come are of new groups or later, say so: fit(X, y, groups=…) or times=… (gpnn fit --group or "
+            "--time). With some of their outcomes, model.recalibrate(X, y) (gpnn recalibrate). Or add training rows "
+            "there.",
+        )
+    off = outside.coverage - 0.9
+    tolerated = max(_TENTH_UNEVEN, sampling_error(0.9, outside.n_rows, _SURE))
+    if outside.n_rows >= _FEWEST_OUTSIDE and abs(off) > tolerated:
+        narrow, than_hidden = off < 0, "harder" if off < 0 else "easier"
+        yield Finding(
+            "warning" if narrow else "note",
+            f"Intervals outside the support are too {'narrow' if narrow else 'wide'}",
+            f"{outside.n_rows:,} test rows are outside the support. {fare}: they are {than_hidden} than the parts of "
+            "the table that were hidden in training.",
+            "model.recalibrate(X, y) with outcomes of such rows (gpnn recalibrate) has a factor for them alone."
+            if support.foreseen
+            else "model.recalibrate(X, y) with outcomes of such rows (gpnn recalibrate) has a factor for them alone; "
+            "groups=… or times=… in fit (gpnn fit --group or --time) hides the parts that matter.",
         )
 
 
@@ -174,7 +212,7 @@ def _of_fit(found: Diagnostics, fit: FitRecord) -> Iterator[Finding]:
             "If they are copies, drop them; if they are measurements repeated, all is well: the noise is learned "
             "from them.",
         )
-    if fit.far_rows > 0.01:
+    if fit.far_rows > 0.01 and found.support is None:  # else it is said what becomes of them
         yield Finding(
             "warning",
             "Test rows lie outside the training data",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
+from itertools import pairwise
 from time import perf_counter
 
 import numpy as np
@@ -11,13 +12,15 @@ import numpy as np
 from gpnn.common import metrics
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.provenance import machine, now, versions
-from gpnn.common.types import Array
+from gpnn.common.reliability import inside
+from gpnn.common.types import Array, Prediction
 from gpnn.engines import make_engine
 from gpnn.judging.diagnostics.findings import findings, verdict
-from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord
+from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord, Support, SupportPart
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import interval
 from gpnn.stages.contract import DistributionRegressor
+from gpnn.stages.far import OUTSIDE
 from gpnn.stages.validation import check_new_rows
 from gpnn.stages.whitening import Whitener
 from gpnn.theory import limits
@@ -25,6 +28,7 @@ from gpnn.theory import limits
 _PROBES = 1000  # rows whose nearest neighbour is looked at
 _FAR = 3.0  # times the distance that 99 % of training rows keep to their nearest
 _NEAR = 0.1  # lengthscales; nothing within is far
+_SUPPORTS = (0.0, OUTSIDE, 0.1, 0.5, 1.0)
 _OF_THE_MOMENT = ("n_jobs", "verbose")  # settings that change no number, and may have changed since the fit
 
 
@@ -58,6 +62,7 @@ def diagnose(model: DistributionRegressor, X, y, *, target: str | None = None) -
         reliability=model._reliability(y, law),
         cloud=Cloud.of(y, law.mean),
         fit=_fit_record(model, X) if isinstance(model, GPnnRegressor) else None,
+        support=_support(model, y, law),
         predict_seconds=seconds,
         created=now(),
         machine=machine(),
@@ -74,6 +79,26 @@ def importances(whitener: Whitener, X: Array) -> Array:
     """
     strength = np.abs(whitener.x_map) if whitener.x_map.ndim == 1 else np.linalg.norm(whitener.x_map, axis=1)
     return strength * np.std(X if whitener.ranks is None else whitener.ranks(X), axis=0, dtype=np.float64)
+
+
+def _support(model: DistributionRegressor, y: Array, law: Prediction) -> Support | None:
+    if law.support is None:
+        return None
+    support, z_squared = law.support, metrics.z_squared(y, law)
+    in_90 = inside((y - law.mean) / law.std, model._quantile_of(law), 0.9)
+
+    def part(low: float, high: float) -> SupportPart:
+        rows = (low <= support) & ((support < high) | (high == 1))
+        coverage, mean = (float(of[rows].mean()) if rows.any() else np.nan for of in (in_90, z_squared))
+        return SupportPart(low, high, int(rows.sum()), coverage, mean)
+
+    far = getattr(model, "_far", None)
+    return Support(
+        outside=part(0.0, OUTSIDE),
+        inside=part(OUTSIDE, 1.0),
+        parts=tuple(part(low, high) for low, high in pairwise(_SUPPORTS)),
+        foreseen=far is not None and not np.isfinite(far.edge),
+    )
 
 
 def _fit_record(model: GPnnRegressor, X) -> FitRecord:

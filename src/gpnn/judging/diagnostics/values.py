@@ -101,6 +101,35 @@ class FitRecord:
 
 
 @dataclass(frozen=True)
+class SupportPart:
+    """Test rows whose support lies between `low` and `high`."""
+
+    low: float
+    high: float
+    n_rows: int
+    coverage: float
+    """Share of them inside their 90 % intervals; NaN where there are none, as the next."""
+    z_squared: float
+    """Mean of (y* − μ*)²/σ*²."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """How test rows fare by how near the training rows are: the share of random rows that lie as far, or farther."""
+
+    outside: SupportPart
+    inside: SupportPart
+    parts: tuple[SupportPart, ...]
+    """From those outside to those as near as most."""
+    foreseen: bool
+    """It was said in `fit` that queries will be of new groups or later times."""
+
+    @property
+    def share_outside(self) -> float:
+        return self.outside.n_rows / max(self.outside.n_rows + self.inside.n_rows, 1)
+
+
+@dataclass(frozen=True)
 class Finding:
     """Something to know before the numbers are used."""
 
@@ -143,6 +172,8 @@ class Diagnostics:
     cloud: Cloud
     fit: FitRecord | None
     """Only of a `GPnnRegressor`."""
+    support: Support | None
+    """Only of a model that knows where its support ends."""
     predict_seconds: float
     created: str
     machine: str

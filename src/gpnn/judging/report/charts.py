@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpnn.common.reliability import sampling_error
-from gpnn.judging.diagnostics import Diagnostics, FitRecord
+from gpnn.judging.diagnostics import Diagnostics, FitRecord, Support
 from gpnn.judging.report.markup import Markup, joined
 from gpnn.judging.report.numbers import number, percent, seconds
 from gpnn.judging.report.svg import Bar, Plane, Scale, bar_list
@@ -34,6 +34,8 @@ def charts(found: Diagnostics) -> Iterator[Chart]:
     yield _pit(found)
     yield _spread(found)
     yield _coverage_by_sd(found)
+    if found.support is not None:
+        yield _by_support(found, found.support)
     if found.fit is not None:
         yield _floor(found, found.fit)
         yield _metric(found.fit)
@@ -190,6 +192,49 @@ def _coverage_by_sd(found: Diagnostics) -> Chart:
             "Coverage of 90 % intervals by predicted standard deviation",
             ", ".join(percent(share) for _, share in points), "tenths of the rows, surest first", "rows inside",
             *marks, x_ticks=[(x, f"{x:g}") for x, _ in points], y_ticks=ticks,
+        ),
+    )  # fmt: skip
+
+
+def _by_support(found: Diagnostics, support: Support) -> Chart:
+    parts = support.parts
+    errors = [sampling_error(0.9, part.n_rows) if part.n_rows else 0.0 for part in parts]
+    points = [(float(place), part.coverage) for place, part in enumerate(parts, start=1) if part.n_rows]
+    lowest = min([0.8, *(share - 0.02 for _, share in points)])
+    plane = Plane(Scale(0.5, len(parts) + 0.5), Scale(max(lowest, 0.0), 1.0))
+    ends = [(place - 0.5, place + 0.5, error) for place, error in enumerate(errors, start=1)]
+    chance = [
+        plane.band([(left, 0.9 - error), (right, 0.9 - error)], [(left, 0.9 + error), (right, 0.9 + error)])
+        for left, right, error in ends
+        if error
+    ]
+    titles = [
+        f"{part.n_rows:,} rows, {percent(part.coverage)} inside, mean z² {part.z_squared:.2f}"
+        for part in parts
+        if part.n_rows
+    ]
+    marks = (
+        *chance,
+        plane.line([(0.5, 0.9), (len(parts) + 0.5, 0.9)], "right"),
+        plane.line(points, "one"),
+        plane.dots(points, "one", titles, 4),
+    )
+    names = [f"{percent(part.low, 0)[:-2]}–{percent(part.high, 0)}" for part in parts[1:]]
+    ticks = [(float(place), name) for place, name in enumerate(["outside", *names], start=1)]
+    outside, inside = support.outside, support.inside
+    fare = f"{percent(support.share_outside)} of the test rows are outside the support"
+    if outside.n_rows:
+        fare += f": {percent(outside.coverage)} of them are inside their intervals, mean z² {outside.z_squared:.2f}"
+    if inside.n_rows:
+        fare += f"; of the others {percent(inside.coverage)}, mean z² {inside.z_squared:.2f}"
+    return Chart(
+        "support",
+        "Do intervals hold far from the data?",
+        f"Rows inside their 90 % intervals, by the share of random rows that lie as far. {fare}. Grey: what "
+        "chance explains.",
+        plane.drawn(
+            "Coverage of 90 % intervals by support", f"{fare}.", "random rows that lie as far", "rows inside", *marks,
+            x_ticks=ticks, y_ticks=[(tick, percent(tick, 0)) for tick in plane.y.ticks(4)],
         ),
     )  # fmt: skip
 
