@@ -18,7 +18,7 @@ _MEANINGS = {
     "factor_outside": "on those outside",
     "z_squared": "mean of (y − mean)²/variance before: 1 when variances are right",
     "interval": "where it lies with probability 95 %",
-    "alarm": "whether chance does not explain that it is not 1",
+    "alarm": "whether it is farther from 1 than chance explains",
 }
 _ROWS = "SELECT y, inputs FROM observations WHERE version = ? ORDER BY id"
 _OTHERS = "SELECT model, version, COUNT(*) FROM observations GROUP BY model, version ORDER BY MAX(id) DESC"
