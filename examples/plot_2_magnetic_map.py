@@ -51,8 +51,8 @@ print(f"{source}: {len(X):,} rows on {len(np.unique(line)):,} flight lines")
 # %%
 # Rows of a line are some two hundred metres apart, but from one line to the nearest row of another it is a kilometre or
 # two. A random row held out has neighbours on its own line and is easy; a place on the map has none. So whole lines are
-# held out: some to test at the end, and some, by `holdout`, for the model to learn and calibrate on. Beside it the local
-# process alone, which takes random rows for queries, and the default, which notices that these are not.
+# held out: some to test at the end, and some, by `holdout`, for the model to learn and calibrate on. Beside it the
+# local process alone, which takes random rows for queries, and the default, which notices that these are not.
 share = rng.random(line.max() + 1)[line]  # the same for all rows of a line
 test, practice = share < 0.1, share[share >= 0.1] < 0.2
 models = {

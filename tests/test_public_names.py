@@ -10,8 +10,8 @@ import pytest
 import gpnn
 
 CLASSES = [
-    "CalibratedRegressor", "GPnnRegressor", "GPnnWarning", "Hyperparameters", "InvalidInputError", "Prediction",
-    "TableEncoder", "TableModel", "diagnose",
+    "AdaptiveIntervals", "CalibratedRegressor", "GPnnRegressor", "GPnnWarning", "Hyperparameters", "InvalidInputError",
+    "Prediction", "TableEncoder", "TableModel", "diagnose",
 ]  # fmt: skip
 ROOMS = {
     "baselines": "baselines",

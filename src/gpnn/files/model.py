@@ -260,7 +260,7 @@ def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
     wrong, missing = [name for name in learned if not _is_learned(name)], sorted(_LEARNED.keys() - learned.keys())
     if wrong or missing:
         raise ValueError(f"what fit leaves is without {listed(missing)}" if missing else f"{wrong[0]:.40} is unknown")
-    learned = _BEFORE | learned
+    learned |= {name: value for name, value in _BEFORE.items() if name not in learned}
     _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED | _LATER)
     model.__dict__.update(learned)
     _check_sizes(model)

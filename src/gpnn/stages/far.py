@@ -43,7 +43,7 @@ _START = Hyperparameters(2.0, 1.0, 0.1)
 _NEIGHBORS = 63
 _JUDGES = 400  # of each member
 _BINS, _FEWEST_IN_BIN = 3, 100
-_RAMP = np.log(1.5)  # of the claimed variance: from the local process's law alone to the full weight of the members
+_RAMP = np.log(1.5)  # of the claimed variance, from the edge of the support to full distrust of the local process
 _WIDENING = 0.5, 4.0  # at least and at most
 _ANSWERED = 32_768  # queries whose laws are made at a time: their innovations are held together
 _MANY, _FEW = 0.1, 10  # queries outside the support, of which users are told: a share, and more than a handful
@@ -139,7 +139,9 @@ class Far:
     def mixed(self, near: Prediction, far: Prediction, claimed: Array) -> Prediction:
         x = np.log(claimed)
         ramp = np.clip((x - self.edge) / _RAMP, 0, 1)
-        weight = ramp * np.interp(x, self.knots, self.weights)
+        weight = np.interp(x, self.knots, self.weights)
+        if np.isfinite(self.edge):  # no judge lies before the first knot: there is evidence of the law's width only
+            weight *= np.clip((x - self.edge) / max(self.knots[0] - self.edge, _RAMP), 0, 1)
         near_std = near.std * np.exp(0.5 * ramp * np.interp(x, self.knots, self.factors))
         # The error of a weighted sum is never larger than the sum of the weighted errors, whatever they have in common.
         std = (1 - weight) * near_std + weight * far.std
@@ -163,7 +165,7 @@ def standard_quantile(shape: Shape, levels: Array, support: Array | None) -> Arr
     """Of (y* − μ*)/σ*, to be broadcast to (q, k): of that shape within the support, Gaussian outside, where nothing is
     known of tails."""
     within = shape.quantile(levels)
-    if support is None or shape == GAUSSIAN or not (support < OUTSIDE).any():
+    if support is None or shape.name == GAUSSIAN.name or not (support < OUTSIDE).any():
         return within
     return np.where((support < OUTSIDE)[:, None], GAUSSIAN.quantile(levels), within)
 
