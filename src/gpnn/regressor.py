@@ -30,6 +30,7 @@ from gpnn.stages.holdout import Holdout, from_splitter, leave_one_out, patches, 
 from gpnn.stages.judges import MOST_JUDGES, SIZE_JUDGES, SIZES, Judges
 from gpnn.stages.mean import MEANS, make_mean
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
+from gpnn.stages.suspects import Suspects, leave_out_suspects
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
 from gpnn.stages.whitening import Whitener
 
@@ -61,6 +62,8 @@ class GPnnRegressor(DistributionRegressor):
     calibration_size : c, rows for phase 2; "auto" takes as many as make α's interval tight; 0 leaves phase 2 out
     calibration : "local": a floor under the variances, and an α(x) that follows how rough the data are around x, where
         they predict held-out rows better; "global": one α, as in the paper
+    suspects : "leave out": rows whose y nothing around them supports (−9999, slipped decimals, wild errors), where
+        some stand out from all the others, are not learned from; intervals are for a y that is no such error. "keep"
     return_rows : True: calibration rows are training rows too (a random one is only left out of its own prediction).
         False: they are set aside for good, as in the paper
     index : "auto", "exact", "kdtree", "flat", "ivf", or an object such as `gpnn.neighbors.IVF(recall=0.999)`
@@ -85,7 +88,7 @@ class GPnnRegressor(DistributionRegressor):
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function
     fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall,
-        the most bytes held
+        the most bytes held; "suspicious": the rows farthest off, and whether they were left out
     """
 
     _auto = ("kernel", "n_neighbors", "whitening", "calibration_size")
@@ -106,6 +109,7 @@ class GPnnRegressor(DistributionRegressor):
         holdout="random",
         calibration_size: int | str = "auto",
         calibration: str = "local",
+        suspects: str = "leave out",
         return_rows: bool = True,
         index: str | NeighborIndex = "auto",
         engine: str | Engine = "cpu",
@@ -127,6 +131,7 @@ class GPnnRegressor(DistributionRegressor):
         self.holdout = holdout
         self.calibration_size = calibration_size
         self.calibration = calibration
+        self.suspects = suspects
         self.return_rows = return_rows
         self.index = index
         self.engine = engine
@@ -141,7 +146,7 @@ class GPnnRegressor(DistributionRegressor):
         """The recipe of the paper: one lengthscale from random rows, m = 400, one α from 1000 rows set aside."""
         recipe: dict = {
             "kernel": "exponential", "n_neighbors": 400, "whitening": "full", "refine": False, "optimizer": "adam",
-            "calibration_size": 1000, "calibration": "global", "return_rows": False,
+            "calibration_size": 1000, "calibration": "global", "suspects": "keep", "return_rows": False,
         }  # fmt: skip
         return cls(**(recipe | changes))
 
@@ -153,23 +158,30 @@ class GPnnRegressor(DistributionRegressor):
         engine = self._make_engine()
         report = FitReport(n=len(X), d=X.shape[1], jitter=0.0, engine=engine.describe())  # which must be there
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        leave_out_suspects(self, X, y, engine, rng, report)
+        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
+        return self
+
+    def _fit_without(self, suspects: Suspects, X, y, engine: Engine, rng, report) -> Prediction:
+        """The stages, on all rows but the suspects. Returns the laws of the calibration rows, each from the others."""
+        with report.stage("hold out"):
+            holdout = self._hold_out(X, y, engine, rng)
+            X, y, holdout, kept = suspects.left_out_of(X, y, holdout)
         with report.stage("mean"):
             self.mean_ = make_mean(self.mean).fit(X, y)
             self._y_scale = float(np.mean(y)), float(np.std(y))
             y = self._add_mean(X, y, -1.0)
-        with report.stage("hold out"):
-            holdout = self._hold_out(X, y, engine, rng)
         with report.stage("learn"):
             self._learn(X, y, holdout, engine, rng, report)
         with report.stage("index"):
             engine = self._build_index(X, y, holdout.hidden, engine, rng, report)
         with report.stage("calibrate"):
-            self._calibrate(X, y, holdout, engine, rng, report)
+            law = self._calibrate(X, y, holdout, engine, rng, report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report)
-        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
-        return self
+        suspects.number_rows_of(self, kept)
+        return law
 
     def predict_distribution(self, X) -> Prediction:
         """The predictive law of y* at each row of X, in the units of y."""
@@ -333,8 +345,8 @@ class GPnnRegressor(DistributionRegressor):
         report["recall"] = engine.recall(last, self.n_neighbors_)
         return engine
 
-    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> None:
-        """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
+    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> Prediction:
+        """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges; their laws."""
         kernel, hidden = get_kernel(self.kernel_), len(holdout.hidden) > 0
         judges = Judges(
             engine, X, y, hidden, self.whitener_, kernel, self.params_, self.unbiased_mean, self._bar("calibrate")
@@ -348,6 +360,7 @@ class GPnnRegressor(DistributionRegressor):
         self.floor_, self.shape_ = verdict.calibration.floor, verdict.shape
         self._scale: LocalScale | None = verdict.calibration.scale
         self.params_ = self.params_.scaled(self.alpha_)
+        return self._in_units_of_y(X[verdict.rows], verdict.law)
 
     # --- what they share ----------------------------------------------------------------------------------------------
 
@@ -371,8 +384,11 @@ class GPnnRegressor(DistributionRegressor):
                     variance[part] *= self._scale(local.innovations)
                 variance[part] += self.floor_
         mean *= self.params_.unbiasing(self.n_neighbors_) if self.unbiased_mean else 1.0
-        law = self.whitener_.inverse(Prediction(mean, variance))
-        return Prediction(self._add_mean(X, law.mean), law.variance), float(jitter.max(initial=0.0))
+        return self._in_units_of_y(X, Prediction(mean, variance)), float(jitter.max(initial=0.0))
+
+    def _in_units_of_y(self, X, law: Prediction) -> Prediction:
+        law = self.whitener_.inverse(law)
+        return Prediction(self._add_mean(X, law.mean), law.variance)
 
     def _add_mean(self, X, y: Array, sign: float = 1.0) -> Array:
         """y plus (or minus) the mean function at X."""

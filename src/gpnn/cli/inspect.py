@@ -39,6 +39,7 @@ def _facts(path: Path) -> dict:
         "columns": {column["name"]: _rule(column) for column in encoder.get("columns", [])},
         "missing": schema.get("missing"),
         "rows": report["n"],
+        "left_out": report.get("left_out", 0),  # files from before they were looked for do not say
         "inputs": report["d"],
         "kernel": learned["kernel_"],
         "whitening": report["whitening"],

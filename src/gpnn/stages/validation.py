@@ -12,6 +12,7 @@ from gpnn.engines import check_engine
 from gpnn.engines.cpu.neighbors import make_index
 from gpnn.engines.parallel import blocks, n_threads
 from gpnn.stages.estimation import OPTIMIZERS
+from gpnn.stages.suspects import CHOICES
 from gpnn.stages.whitening import WHITENINGS
 
 _BLOCK = 65_536
@@ -39,6 +40,7 @@ _CHOICES = {
     "criterion": ("crps", "rmse"),
     "device": ("auto", "cpu", "cuda"),
     "calibration": ("local", "global"),
+    "suspects": CHOICES,
 }
 
 
