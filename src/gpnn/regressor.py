@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -24,16 +25,8 @@ from gpnn.engines.index import NeighborIndex
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
-from gpnn.stages.far import (
-    FEWEST_JUDGES,
-    Far,
-    answer,
-    learn_far,
-    sample_size,
-    standard_quantile,
-    warn_of_queries_outside,
-)
-from gpnn.stages.hiding import Slabs, check_queries_to_come
+from gpnn.stages.far import FEWEST_JUDGES, Far, answer, learn_far, standard_quantile, warn_of_queries_outside
+from gpnn.stages.hiding import check_queries_to_come
 from gpnn.stages.holdout import Holdout, hold_out, warn_of_few_rows
 from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges
 from gpnn.stages.mean import MEANS, add_mean, make_mean
@@ -41,6 +34,7 @@ from gpnn.stages.near import Near
 from gpnn.stages.recalibration import UNCHANGED, learn_factors, rescaled
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
 from gpnn.stages.shapes import GAUSSIAN
+from gpnn.stages.suspects import Suspects, leave_out_suspects
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
 from gpnn.stages.whitening import Whitener
 
@@ -72,6 +66,8 @@ class GPnnRegressor(DistributionRegressor):
         they predict held-out rows better; "global": one α, as in the paper
     far : answer queries that are unlike random rows by a model learned for gaps, where held-out parts of the table say
         that it does better; False: the local process answers all
+    suspects : "leave out": rows whose y nothing around them supports (−9999, slipped decimals, wild errors), where
+        some stand out from all the others, are not learned from; intervals are for a y that is no such error. "keep"
     return_rows : True: calibration rows are training rows too (a random one is only left out of its own prediction).
         False: they are set aside for good, as in the paper
     index : "auto", "exact", "kdtree", "flat", "ivf", or an object such as `gpnn.neighbors.IVF(recall=0.999)`
@@ -96,7 +92,7 @@ class GPnnRegressor(DistributionRegressor):
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function
     fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall,
-        the most bytes held
+        the most bytes held; "suspicious": the rows farthest off, and whether they were left out
     """
 
     _auto = ("kernel", "n_neighbors", "whitening", "calibration_size")
@@ -118,6 +114,7 @@ class GPnnRegressor(DistributionRegressor):
         calibration_size: int | str = "auto",
         calibration: str = "local",
         far: bool = True,
+        suspects: str = "leave out",
         return_rows: bool = True,
         index: str | NeighborIndex = "auto",
         engine: str | Engine = "cpu",
@@ -140,6 +137,7 @@ class GPnnRegressor(DistributionRegressor):
         self.calibration_size = calibration_size
         self.calibration = calibration
         self.far = far
+        self.suspects = suspects
         self.return_rows = return_rows
         self.index = index
         self.engine = engine
@@ -154,7 +152,7 @@ class GPnnRegressor(DistributionRegressor):
         """The recipe of the paper: one lengthscale from random rows, m = 400, one α from 1000 rows set aside."""
         recipe: dict = {
             "kernel": "exponential", "n_neighbors": 400, "whitening": "full", "refine": False, "optimizer": "adam",
-            "calibration_size": 1000, "calibration": "global", "far": False, "return_rows": False,
+            "calibration_size": 1000, "calibration": "global", "far": False, "suspects": "keep", "return_rows": False,
         }  # fmt: skip
         return cls(**(recipe | changes))
 
@@ -172,26 +170,34 @@ class GPnnRegressor(DistributionRegressor):
         engine = self._make_engine()
         report = FitReport(n=len(X), d=X.shape[1], jitter=0.0, engine=engine.describe())  # which must be there
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        leave_out_suspects(self, X, y, queries, engine, rng, report)
+        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
+        return self
+
+    def _fit_without(self, suspects: Suspects, X, y, queries, engine: Engine, rng, report) -> Prediction:
+        """The stages, on all rows but the suspects. Returns the laws of the calibration rows, each from the others."""
+        with report.stage("hold out"):
+            holdout = self._hold_out(X, y, engine, rng)
+            X, y, holdout, kept = suspects.left_out_of(X, y, holdout)
         with report.stage("mean"):
             self.mean_ = make_mean(self.mean).fit(X, y)
             self._y_scale = float(np.mean(y)), float(np.std(y))
             y = self._add_mean(X, y, -1.0)
-        with report.stage("hold out"):
-            holdout = self._hold_out(X, y, engine, rng)
         with report.stage("learn"):
             self._learn(X, y, holdout, engine, rng, report)
         with report.stage("index"):
             engine = self._build_index(X, y, holdout.hidden, engine, rng, report)
         with report.stage("calibrate"):
-            claimed = self._calibrate(X, y, holdout, engine, rng, report)
+            law, claimed = self._calibrate(X, y, holdout, engine, rng, report)
         self._factors = UNCHANGED
         with report.stage("far"):
+            queries = None if queries is None else queries.of(kept)
             self._far = self._learn_far(X, y, claimed, queries, engine, rng.spawn(1)[0], report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report)
-        self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
-        return self
+        suspects.number_rows_of(self, kept)
+        return law
 
     def predict_distribution(self, X) -> Prediction:
         """The predictive law of y* at each row of X, in the units of y."""
@@ -334,9 +340,9 @@ class GPnnRegressor(DistributionRegressor):
         report["recall"] = engine.recall(last, self.n_neighbors_)
         return engine
 
-    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> Array:
-        """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges; the variances that were
-        claimed for them."""
+    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> tuple[Prediction, Array]:
+        """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges; their laws, and the
+        variances that were claimed for them."""
         kernel, hidden = get_kernel(self.kernel_), len(holdout.hidden) > 0
         judges = Judges(
             engine, X, y, hidden, self.whitener_, kernel, self.params_, self.unbiased_mean, self._bar("calibrate")
@@ -350,7 +356,7 @@ class GPnnRegressor(DistributionRegressor):
         self.floor_, self.shape_ = verdict.calibration.floor, verdict.shape
         self._scale: LocalScale | None = verdict.calibration.scale
         self.params_ = self.params_.scaled(self.alpha_)
-        return self.alpha_ * verdict.claimed
+        return self._in_units_of_y(X[verdict.rows], verdict.law), self.alpha_ * verdict.claimed
 
     def _learn_far(self, X, y, claimed: Array, queries, engine: Engine, rng, report) -> Far | None:
         """What answers beyond the support; None where nothing was learned for within it either, or it is said what
@@ -360,12 +366,9 @@ class GPnnRegressor(DistributionRegressor):
             return None
         if queries is not None:
             self.shape_ = GAUSSIAN  # what the tails of random rows are like says nothing of theirs
-        rows = rng.choice(len(X), sample_size(*X.shape), replace=False)
-        some, y_some = X[rows], self.whitener_.transform_y(y[rows])
-        near = self._near()
-        hiding = Slabs(near.whitener.transform(some)) if queries is None else queries.of(rows)
-        whitener = self._whitener(some, y[rows], report["whitening"], warn=False)
-        return learn_far(some, y_some, near, claimed, hiding, whitener, engine, rng, self._bar("far"))
+        plain = partial(self._whitener, mode=report["whitening"], warn=False)
+        y = self.whitener_.transform_y(y)
+        return learn_far(X, y, self._near(), claimed, queries, plain, engine, rng, self._bar("far"))
 
     # --- what they share ----------------------------------------------------------------------------------------------
 
@@ -376,16 +379,17 @@ class GPnnRegressor(DistributionRegressor):
         return self._make_engine().hold(self.index_, self._y)
 
     def _near(self) -> Near:
-        kernel = get_kernel(self.kernel_)
-        return Near(
-            self.whitener_, kernel, self.params_, self.n_neighbors_, self.floor_, self._scale, self.unbiased_mean
-        )
+        fitted = self.whitener_, get_kernel(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale
+        return Near(*fitted, self.unbiased_mean)
 
     def _law(self, X, engine: Engine) -> tuple[Prediction, float]:
         """The predictive laws of checked rows, and the largest jitter that was needed."""
         law, jitter = answer(self._near(), self._far, engine, X, self._bar("predict"))
-        law = self.whitener_.inverse(rescaled(law, self._factors))
-        return replace(law, mean=self._add_mean(X, law.mean)), jitter
+        return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
+
+    def _in_units_of_y(self, X, law: Prediction) -> Prediction:
+        law = self.whitener_.inverse(law)
+        return replace(law, mean=self._add_mean(X, law.mean))
 
     def _add_mean(self, X, y: Array, sign: float = 1.0) -> Array:
         return add_mean(self.mean_, X, y, sign, self.n_jobs, self._bar("mean"))

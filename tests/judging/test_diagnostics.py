@@ -286,3 +286,15 @@ def test_many_rows_are_counted_in_cells(rng):
 
 def test_a_cloud_without_extent():
     assert Cloud.of(np.full(5000, 7.0), np.full(5000, 7.0)).counts == (5000,)
+
+
+@pytest.mark.filterwarnings("ignore::gpnn.GPnnWarning")
+def test_wrong_targets_are_listed(wavy, few_steps):
+    X, y = wavy[0][:1000], wavy[1][:1000].copy()
+    y[[3, 500, 900]] = -9999.0
+    model = GPnnRegressor(kernel="matern52", whitening="diagonal", random_state=0, n_jobs=1).fit(X, y)
+    found = next(one for one in diagnose(model, *(part[2000:2200] for part in wavy)).findings if "wrong" in one.title)
+    assert found.severity == "warning"
+    assert "3 of 1,000 were left out" in found.cause
+    assert all(f"row {row} (-9999, expected" in found.cause for row in (3, 500, 900))
+    assert "-9999 seems to stand for something else" in found.cause

@@ -41,6 +41,7 @@ def _facts(path: Path) -> dict:
         "group": schema.get("group"),
         "time": schema.get("time"),
         "rows": report["n"],
+        "left_out": report.get("left_out", 0),  # files from before they were looked for do not say
         "inputs": report["d"],
         "kernel": learned["kernel_"],
         "whitening": report["whitening"],

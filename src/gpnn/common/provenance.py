@@ -54,7 +54,7 @@ def versions(*others: str) -> dict[str, str]:
 
 
 class FitReport(dict):
-    """What `fit` did: facts by name, and "seconds" of each stage."""
+    """What `fit` did: facts by name, and "seconds" of each stage, all together where it is gone through again."""
 
     def __init__(self, **facts):
         super().__init__(facts, seconds={})
@@ -63,4 +63,4 @@ class FitReport(dict):
     def stage(self, name: str) -> Iterator[None]:
         start = perf_counter()
         yield
-        self["seconds"][name] = perf_counter() - start
+        self["seconds"][name] = self["seconds"].get(name, 0.0) + perf_counter() - start

@@ -27,7 +27,7 @@ from gpnn.engines.index import NeighborIndex
 from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, in_parallel, one_blas_thread, progress_bar
 from gpnn.stages.calibration import Calibration, fit_calibration
-from gpnn.stages.hiding import Fold, Hiding, Mask, Rows, nearest_seen
+from gpnn.stages.hiding import Fold, Groups, Hiding, Mask, Rows, Slabs, Times, nearest_seen
 from gpnn.stages.near import Near
 from gpnn.stages.refinement import refine
 from gpnn.stages.shapes import GAUSSIAN, Shape
@@ -200,16 +200,21 @@ def learn_far(
     y: Array,
     near: Near,
     claimed: Array,
-    hiding: Hiding,
-    whitener: Whitener,
+    queries: Groups | Times | None,
+    whitening: Callable[[Array, Array], Whitener],
     engine: Engine,
     rng: np.random.Generator,
     progress: str | None = None,
 ) -> Far:
-    """From a sample X (n, d), y (n,) in the user's columns and in whitened units of y; `whitener` is for its columns.
+    """From X (n, d) in the user's columns and y (n,) in whitened units.
 
-    claimed: variances that the local process claims for random rows.
+    claimed: variances that the local process claims for random rows; queries: what was said of those to come;
+    whitening: of the columns, before there is a metric.
     """
+    rows = rng.choice(len(X), sample_size(*X.shape), replace=False)
+    X, y = X[rows], y[rows]
+    hiding: Hiding = Slabs(near.whitener.transform(X)) if queries is None else queries.of(rows)
+    whitener = whitening(X, y)
     sample = _Sample(X, y, whitener, near, hiding, engine)
     first, *others = hiding.folds(rng)
 

@@ -35,6 +35,8 @@ class Verdict:
     shape: Shape = GAUSSIAN
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """The judges that were used, sorted."""
+    law: Prediction = field(default_factory=lambda: Prediction(np.zeros(0), np.zeros(0)))
+    """Of these rows, calibrated."""
     claimed: Array = field(default_factory=lambda: np.zeros(0))
     """The variances that were predicted for them, before any calibration."""
 
@@ -84,7 +86,9 @@ class Judges:
         report["calibration_size"] = len(law)
         report["alpha_interval"] = alpha_interval
         report["local_neighbors"] = None if calibration.scale is None else calibration.scale.n_neighbors
-        return Verdict(n_neighbors, calibration, alpha_interval, shape, np.sort(rows[: len(law)]), law.variance)
+        rows, order = rows[: len(law)], np.argsort(rows[: len(law)])
+        claimed, law = law.variance, Prediction(law.mean[order], calibrated.variance[order])
+        return Verdict(n_neighbors, calibration, alpha_interval, shape, rows[order], law, claimed)
 
     def _choose_size(self, rows, most: int, report: dict) -> tuple[int, LocalSolution]:
         """The fewest neighbours that predict the rows as well as any number does, and those predictions."""

@@ -11,6 +11,7 @@ from gpnn.common.types import Hyperparameters
 from gpnn.engines import check_engine
 from gpnn.engines.parallel import blocks, n_threads
 from gpnn.stages.estimation import OPTIMIZERS
+from gpnn.stages.suspects import CHOICES
 from gpnn.stages.whitening import WHITENINGS
 
 _BLOCK = 65_536
@@ -38,6 +39,7 @@ _CHOICES = {
     "criterion": ("crps", "rmse"),
     "device": ("auto", "cpu", "cuda"),
     "calibration": ("local", "global"),
+    "suspects": CHOICES,
 }
 
 

@@ -196,6 +196,8 @@ def _of_fit(found: Diagnostics, fit: FitRecord) -> Iterator[Finding]:
             f"{fit.calibration_size:,} rows: few, or with heavy tails.",
             "More training rows; calibration='local' puts a floor under variances that a few rows break.",
         )
+    if fit.suspicious:
+        yield _suspicious(fit)
     if fit.seen_rows > max(0.01, 3 * fit.repeated_rows):
         yield Finding(
             "warning",
@@ -260,3 +262,23 @@ def _of_fit(found: Diagnostics, fit: FitRecord) -> Iterator[Finding]:
             f"{fit.noise_floor:.3g} that the noise alone would leave with endless data.",
             "More rows bring it closer. So do columns that say more, and leaving out those that say nothing.",
         )
+
+
+def _suspicious(fit: FitRecord) -> Finding:
+    rows = listed([f"row {one['row']} ({one['y']:.4g}, expected {one['expected']:.4g})" for one in fit.suspicious])
+    if not fit.left_out:
+        return Finding(
+            "note",
+            "Some training targets are far off",
+            f"{len(fit.suspicious)} calibration rows or more lie many sd from what their neighbours say: {rows}.",
+            "Look at them; if they are wrong, correct them or leave them out.",
+        )
+    values = [f"{value:g}" for value in fit.sentinels]
+    meant = f" {listed(values)} seems to stand for something else." if values else ""
+    return Finding(
+        "warning",
+        "Training targets look wrong",
+        f"{fit.left_out:,} of {fit.n_rows:,} were left out, as nothing around is like them: {rows}.{meant} "
+        "The intervals are for a y without such errors.",
+        "Correct those rows or leave them out. If they are right, fit with suspects='keep'.",
+    )

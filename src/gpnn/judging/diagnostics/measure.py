@@ -140,6 +140,9 @@ def _fit_record(model: GPnnRegressor, X) -> FitRecord:
         repeated_rows=float(np.mean(among_train == 0)),
         seen_rows=float(np.mean(to_train == 0)),
         far_rows=float(np.mean(to_train > far)),
+        left_out=report.get("left_out", 0),
+        suspicious=tuple(report.get("suspicious", ())),
+        sentinels=tuple(report.get("sentinels", ())),
         settings={name: str(value) for name, value in sorted(settings.items()) if name not in _OF_THE_MOMENT},
     )
 

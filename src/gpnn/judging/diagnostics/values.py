@@ -88,6 +88,12 @@ class FitRecord:
     """Share of test rows in the very same place as a training row."""
     far_rows: float
     """Share of test rows much farther from the training rows than these are from each other."""
+    left_out: int
+    """Training rows whose y looked wrong."""
+    suspicious: tuple[dict, ...]
+    """Those of them, or else of the calibration rows, that are farthest from what their neighbours say."""
+    sentinels: tuple[float, ...]
+    """Values of y that stood for something else."""
     settings: dict[str, str]
 
     @property
