@@ -28,7 +28,7 @@ from gpnn.stages.estimation import estimate_from_rows
 from gpnn.stages.far import FEWEST_JUDGES, Far, answer, learn_far, standard_quantile, warn_of_queries_outside
 from gpnn.stages.hiding import check_queries_to_come
 from gpnn.stages.holdout import Holdout, hold_out, warn_of_few_rows
-from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges
+from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges, Verdict
 from gpnn.stages.mean import MEANS, add_mean, make_mean
 from gpnn.stages.near import Near
 from gpnn.stages.recalibration import UNCHANGED, learn_factors, rescaled
@@ -64,8 +64,7 @@ class GPnnRegressor(DistributionRegressor):
     calibration_size : c, rows for phase 2; "auto" takes as many as make α's interval tight; 0 leaves phase 2 out
     calibration : "local": a floor under the variances, and an α(x) that follows how rough the data are around x, where
         they predict held-out rows better; "global": one α, as in the paper
-    far : answer queries that are unlike random rows by a model learned for gaps, where held-out parts of the table say
-        that it does better; False: the local process answers all
+    far : answer queries unlike random rows by models learned for gaps, as far as held-out parts of the table advise it
     suspects : "leave out": rows whose y nothing around them supports (−9999, slipped decimals, wild errors), where
         some stand out from all the others, are not learned from; intervals are for a y that is no such error. "keep"
     return_rows : True: calibration rows are training rows too (a random one is only left out of its own prediction).
@@ -162,8 +161,8 @@ class GPnnRegressor(DistributionRegressor):
         groups (n,): labels, if queries will be of groups that no training row has, such as new patients. times (n,):
         numbers or dates, if they will come after the training rows. Neither is an input.
         """
-        for name in ("fit_report_", "recalibration_"):
-            self.__dict__.pop(name, None)  # not fitted until this fit is complete
+        for name in ("fit_report_", "recalibration_"):  # not fitted until this fit is complete
+            self.__dict__.pop(name, None)
         check_settings(self)
         X, y = check_training_data(self, X, y)
         queries = check_queries_to_come(self, len(X), groups, times)
@@ -188,16 +187,16 @@ class GPnnRegressor(DistributionRegressor):
         with report.stage("index"):
             engine = self._build_index(X, y, holdout.hidden, engine, rng, report)
         with report.stage("calibrate"):
-            law, claimed = self._calibrate(X, y, holdout, engine, rng, report)
+            verdict = self._calibrate(X, y, holdout, engine, rng, report)
         self._factors = UNCHANGED
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
-            self._far = self._learn_far(X, y, claimed, queries, engine, rng.spawn(1)[0], report)
+            self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report)
         suspects.number_rows_of(self, kept)
-        return law
+        return self._in_units_of_y(X[verdict.rows], verdict.law)
 
     def predict_distribution(self, X) -> Prediction:
         """The predictive law of y* at each row of X, in the units of y."""
@@ -340,9 +339,8 @@ class GPnnRegressor(DistributionRegressor):
         report["recall"] = engine.recall(last, self.n_neighbors_)
         return engine
 
-    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> tuple[Prediction, Array]:
-        """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges; their laws, and the
-        variances that were claimed for them."""
+    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> Verdict:
+        """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
         kernel, hidden = get_kernel(self.kernel_), len(holdout.hidden) > 0
         judges = Judges(
             engine, X, y, hidden, self.whitener_, kernel, self.params_, self.unbiased_mean, self._bar("calibrate")
@@ -356,19 +354,18 @@ class GPnnRegressor(DistributionRegressor):
         self.floor_, self.shape_ = verdict.calibration.floor, verdict.shape
         self._scale: LocalScale | None = verdict.calibration.scale
         self.params_ = self.params_.scaled(self.alpha_)
-        return self._in_units_of_y(X[verdict.rows], verdict.law), self.alpha_ * verdict.claimed
+        return verdict
 
-    def _learn_far(self, X, y, claimed: Array, queries, engine: Engine, rng, report) -> Far | None:
-        """What answers beyond the support; None where nothing was learned for within it either, or it is said what
-        queries will be like (`holdout`)."""
+    def _learn_far(self, X, y, verdict: Verdict, queries, engine: Engine, rng, report) -> Far | None:
+        """What answers beyond the support; None if `holdout` says what queries will be like, or nothing was learned."""
         asked = self.far or queries is not None
-        if not asked or "candidates" not in report or self.holdout != "random" or len(claimed) < FEWEST_JUDGES:
+        if not asked or "candidates" not in report or self.holdout != "random" or len(verdict.rows) < FEWEST_JUDGES:
             return None
         if queries is not None:
             self.shape_ = GAUSSIAN  # what the tails of random rows are like says nothing of theirs
         plain = partial(self._whitener, mode=report["whitening"], warn=False)
         y = self.whitener_.transform_y(y)
-        return learn_far(X, y, self._near(), claimed, queries, plain, engine, rng, self._bar("far"))
+        return learn_far(X, y, self._near(), verdict, queries, plain, engine, rng, self._bar("far"))
 
     # --- what they share ----------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, in_parallel, one_blas_thread, progress_bar
 from gpnn.stages.calibration import Calibration, fit_calibration
 from gpnn.stages.hiding import Fold, Groups, Hiding, Mask, Rows, Slabs, Times, nearest_seen
+from gpnn.stages.judges import Verdict
 from gpnn.stages.near import Near
 from gpnn.stages.refinement import refine
 from gpnn.stages.shapes import GAUSSIAN, Shape
@@ -42,7 +43,7 @@ _ROUNDS, _QUERIES = (40, 40, 40, 40), 512  # steps, and rows that are searched f
 _START = Hyperparameters(2.0, 1.0, 0.1)
 _NEIGHBORS = 63
 _JUDGES = 400  # of each member
-_BINS, _FEWEST_IN_BIN = 3, 100
+_BINS, _FEWEST_IN_BIN, _FEWEST_AT_EDGE = 3, 100, 10
 _RAMP = np.log(1.5)  # of the claimed variance, from the edge of the support to full distrust of the local process
 _WIDENING = 0.5, 4.0  # at least and at most
 _ANSWERED = 32_768  # queries whose laws are made at a time: their innovations are held together
@@ -139,9 +140,7 @@ class Far:
     def mixed(self, near: Prediction, far: Prediction, claimed: Array) -> Prediction:
         x = np.log(claimed)
         ramp = np.clip((x - self.edge) / _RAMP, 0, 1)
-        weight = np.interp(x, self.knots, self.weights)
-        if np.isfinite(self.edge):  # no judge lies before the first knot: there is evidence of the law's width only
-            weight *= np.clip((x - self.edge) / max(self.knots[0] - self.edge, _RAMP), 0, 1)
+        weight = ramp * np.interp(x, self.knots, self.weights)
         near_std = near.std * np.exp(0.5 * ramp * np.interp(x, self.knots, self.factors))
         # The error of a weighted sum is never larger than the sum of the weighted errors, whatever they have in common.
         std = (1 - weight) * near_std + weight * far.std
@@ -199,7 +198,7 @@ def learn_far(
     X: Array,
     y: Array,
     near: Near,
-    claimed: Array,
+    verdict: Verdict,
     queries: Groups | Times | None,
     whitening: Callable[[Array, Array], Whitener],
     engine: Engine,
@@ -208,26 +207,27 @@ def learn_far(
 ) -> Far:
     """From X (n, d) in the user's columns and y (n,) in whitened units.
 
-    claimed: variances that the local process claims for random rows; queries: what was said of those to come;
-    whitening: of the columns, before there is a metric.
+    verdict: of random judges on the local process; queries: what was said of those to come; whitening: of the columns,
+    before there is a metric.
     """
-    rows = rng.choice(len(X), sample_size(*X.shape), replace=False)
-    X, y = X[rows], y[rows]
-    hiding: Hiding = Slabs(near.whitener.transform(X)) if queries is None else queries.of(rows)
-    whitener = whitening(X, y)
-    sample = _Sample(X, y, whitener, near, hiding, engine)
-    first, *others = hiding.folds(rng)
+    others = np.setdiff1d(np.arange(len(X)), verdict.rows, assume_unique=True)
+    rows = rng.choice(others, sample_size(len(others), X.shape[1]), replace=False)
+    claimed = verdict.calibration.alpha * verdict.claimed
+    hiding: Hiding = Slabs(near.whitener.transform(X[rows])) if queries is None else queries.of(rows)
+    whitener = whitening(X[rows], y[rows])
+    sample = _Sample(X[rows], y[rows], whitener, near, hiding, engine)
+    first, *more = hiding.folds(rng)
 
     def in_turn(tasks: list[partial]) -> list[_Judged]:
         return in_parallel(tasks, rng, engine.n_learners, progress)
 
     judged = in_turn([partial(sample.judged, first, _KERNELS[0], with_trend) for with_trend in (False, True)])
     with_trend = _score(judged[1]) < _score(judged[0])
-    kernels = (_KERNELS[k % 2] for k in range(1, 1 + len(others)))
+    kernels = (_KERNELS[k % 2] for k in range(1, 1 + len(more)))
     judged = judged[with_trend : with_trend + 1] + in_turn(
-        [partial(sample.judged, fold, kernel, with_trend) for fold, kernel in zip(others, kernels, strict=True)]
+        [partial(sample.judged, fold, kernel, with_trend) for fold, kernel in zip(more, kernels, strict=True)]
     )
-    trend = Trend.fit(sample.rows, y) if with_trend else Trend.none(X.shape[1])
+    trend = Trend.fit(sample.rows, sample.y) if with_trend else Trend.none(X.shape[1])
     members = [sample.member(one, trend, int(rng.integers(2**31))) for one in judged]
     calibration, far_law = _calibrated(judged)
     edge = -np.inf if hiding.everywhere else float(np.log(np.quantile(claimed, 1 - OUTSIDE)))
@@ -236,6 +236,10 @@ def learn_far(
         whitener, trend, members, calibration.alpha, calibration.floor, edge, knots, weights, factors, 1.0,
         np.quantile(claimed, _LEVELS),
     )  # fmt: skip
+    beyond = np.flatnonzero(far.outside(claimed))
+    if not hiding.everywhere and len(beyond) >= _FEWEST_AT_EDGE:
+        at = verdict.rows[beyond]
+        far = _reconciled(far, y[at], verdict.law[beyond], far.law(engine, X[at]), np.log(claimed[beyond]))
     return replace(far, widening=_widening(judged, far, far_law))
 
 
@@ -351,15 +355,30 @@ def _weighed(judged: Sequence[_Judged], far: Prediction, edge: float) -> tuple[A
     if len(beyond) < _FEWEST_IN_BIN:  # the local process is as sure in gaps as it is elsewhere
         beyond = np.argsort(claimed)[-min(_FEWEST_IN_BIN, len(claimed)) :]
     n_bins = max(1, min(_BINS, len(beyond) // _FEWEST_IN_BIN))
-    knots: list[float] = []
-    weights: list[float] = []
-    factors: list[float] = []
-    for rows in np.array_split(beyond[np.argsort(claimed[beyond], kind="stable")], n_bins):
-        error, change = y[rows] - near.mean[rows], far.mean[rows] - near.mean[rows]
-        weights.append(float(np.clip(change @ error / max(float(change @ change), 1e-30), 0, 1)))
-        factors.append(float(np.log(max(1.0, float(np.mean(error**2 / near.variance[rows]))))))
-        knots.append(float(np.mean(claimed[rows])))
-    return np.array(knots), np.maximum.accumulate(weights), np.array(factors)
+    bins = np.array_split(beyond[np.argsort(claimed[beyond], kind="stable")], n_bins)
+    knots = np.array([np.mean(claimed[rows]) for rows in bins])
+    weights, factors = np.array([_evidence(y[rows], near[rows], far[rows]) for rows in bins]).T
+    return knots, np.maximum.accumulate(weights), factors
+
+
+def _reconciled(far: Far, y: Array, near: Prediction, members: Prediction, claimed: Array) -> Far:
+    """Random rows lie beyond the edge too, one in a hundred, and not far. There, they are believed rather than judges
+    from gaps, among whom the local process fares worse for the same variance that it claims."""
+    weight, factor = _evidence(y, near, members)
+    first = float(np.median(claimed))
+    later = np.flatnonzero(far.knots > first + _RAMP)
+    later = later if len(later) else np.array([len(far.knots) - 1])
+    knots = np.append(first, np.maximum(far.knots[later], first + _RAMP))
+    weights = np.maximum.accumulate(np.append(weight, far.weights[later]))
+    return replace(far, knots=knots, weights=weights, factors=np.append(factor, far.factors[later]))
+
+
+def _evidence(y: Array, near: Prediction, members: Prediction) -> tuple[float, float]:
+    """The weight of the members that would have predicted y (n,) best, and the logarithm of what the variance of the
+    local process should have been multiplied by."""
+    error, change = y - near.mean, members.mean - near.mean
+    weight = float(np.clip(change @ error / max(float(change @ change), 1e-30), 0, 1))
+    return weight, float(np.log(max(1.0, float(np.mean(error**2 / near.variance)))))
 
 
 def _widening(judged: Sequence[_Judged], far: Far, far_law: Prediction) -> float:

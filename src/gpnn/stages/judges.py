@@ -87,7 +87,7 @@ class Judges:
         report["alpha_interval"] = alpha_interval
         report["local_neighbors"] = None if calibration.scale is None else calibration.scale.n_neighbors
         rows, order = rows[: len(law)], np.argsort(rows[: len(law)])
-        claimed, law = law.variance, Prediction(law.mean[order], calibrated.variance[order])
+        claimed, law = law.variance[order], Prediction(law.mean[order], calibrated.variance[order])
         return Verdict(n_neighbors, calibration, alpha_interval, shape, rows[order], law, claimed)
 
     def _choose_size(self, rows, most: int, report: dict) -> tuple[int, LocalSolution]:
