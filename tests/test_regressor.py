@@ -175,7 +175,7 @@ def test_gamma_scales_the_mean_in_whitened_units(wavy):
 
 def test_report(fitted):
     report = fitted.fit_report_
-    assert set(report["seconds"]) == {"mean", "hold out", "learn", "index", "calibrate"}
+    assert set(report["seconds"]) == {"mean", "hold out", "learn", "index", "calibrate", "far"}
     assert report["n"] == 2000
     assert report["jitter"] == 0
     assert report["index"] == "KDTree"
