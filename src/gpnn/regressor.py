@@ -26,6 +26,7 @@ from gpnn.engines.parallel import blocks, for_each_block, one_blas_thread, progr
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate
+from gpnn.stages.few import FEW, Fold, cross_fit, in_folds
 from gpnn.stages.holdout import Holdout, from_splitter, leave_one_out, patches, set_aside
 from gpnn.stages.judges import MOST_JUDGES, SIZE_JUDGES, SIZES, Judges
 from gpnn.stages.mean import MEANS, make_mean
@@ -172,11 +173,11 @@ class GPnnRegressor(DistributionRegressor):
             self._y_scale = float(np.mean(y)), float(np.std(y))
             y = self._add_mean(X, y, -1.0)
         with report.stage("learn"):
-            self._learn(X, y, holdout, engine, rng, report)
+            folds = self._learn(X, y, holdout, engine, rng, report)
         with report.stage("index"):
             engine = self._build_index(X, y, holdout.hidden, engine, rng, report)
         with report.stage("calibrate"):
-            law = self._calibrate(X, y, holdout, engine, rng, report)
+            law = self._calibrate(X, y, holdout, folds, engine, rng, report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report)
@@ -272,8 +273,8 @@ class GPnnRegressor(DistributionRegressor):
             )
         return holdout
 
-    def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> None:
-        """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined."""
+    def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> list[Fold]:
+        """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined; in folds if few."""
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
         modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
@@ -281,7 +282,7 @@ class GPnnRegressor(DistributionRegressor):
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
             self.whitener_, report["whitening"] = self._whitener(X, y, modes[-1]), modes[-1]
             self._search_in_metric_of(self.params or self._phase_1(X, y, holdout, rng, report))
-            return
+            return []
         whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
@@ -298,7 +299,10 @@ class GPnnRegressor(DistributionRegressor):
         best = candidates[0]
         self.kernel_ = best.kernel
         self.whitener_, report["whitening"] = whiteners[best.whitening], best.whitening
+        few = best.refined and len(X) < FEW and len(holdout.hidden) == 0
+        folds = cross_fit(X, y, best, self.whitener_, engine, rng) if few else []
         self._search_in_metric_of(best.params)
+        return folds
 
     def _search_in_metric_of(self, params: Hyperparameters) -> None:
         """params_; lengthscales by column go into the whitener, so that the nearest rows are the most correlated."""
@@ -345,15 +349,18 @@ class GPnnRegressor(DistributionRegressor):
         report["recall"] = engine.recall(last, self.n_neighbors_)
         return engine
 
-    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> Prediction:
+    def _calibrate(self, X, y, holdout: Holdout, folds: list[Fold], engine: Engine, rng, report) -> Prediction:
         """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges; their laws."""
         kernel, hidden = get_kernel(self.kernel_), len(holdout.hidden) > 0
         judges = Judges(
             engine, X, y, hidden, self.whitener_, kernel, self.params_, self.unbiased_mean, self._bar("calibrate")
         )
+        rows = holdout.judge
+        if folds:
+            judges, rows = in_folds(judges, folds, self.index, self.n_neighbors_)
         size = None if self.calibration_size == "auto" else int(self.calibration_size)
         verdict = judges.verdict(
-            holdout.judge, self.n_neighbors_, self.n_neighbors == "auto", size, self.calibration == "local", rng, report
+            rows, self.n_neighbors_, self.n_neighbors == "auto", size, self.calibration == "local", rng, report
         )
         self.n_neighbors_, self.calibration_rows_ = verdict.n_neighbors, verdict.rows
         self.alpha_, self.alpha_interval_ = verdict.calibration.alpha, verdict.alpha_interval
