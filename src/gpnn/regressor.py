@@ -16,7 +16,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gpnn.common import metrics
 from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
@@ -26,12 +25,13 @@ from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
 from gpnn.stages.far import FEWEST_JUDGES, Far, answer, learn_far, standard_quantile, warn_of_queries_outside
+from gpnn.stages.few import FEW, Fold, cross_fit, in_folds
 from gpnn.stages.hiding import check_queries_to_come
 from gpnn.stages.holdout import Holdout, hold_out, warn_of_few_rows
 from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges, Verdict
 from gpnn.stages.mean import MEANS, add_mean, make_mean
 from gpnn.stages.near import Near
-from gpnn.stages.recalibration import UNCHANGED, learn_factors, rescaled
+from gpnn.stages.recalibration import UNCHANGED, recalibrated, rescaled
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
 from gpnn.stages.shapes import GAUSSIAN
 from gpnn.stages.suspects import Suspects, leave_out_suspects
@@ -183,11 +183,11 @@ class GPnnRegressor(DistributionRegressor):
             self._y_scale = float(np.mean(y)), float(np.std(y))
             y = self._add_mean(X, y, -1.0)
         with report.stage("learn"):
-            self._learn(X, y, holdout, engine, rng, report)
+            folds = self._learn(X, y, holdout, engine, rng, report)
         with report.stage("index"):
             engine = self._build_index(X, y, holdout.hidden, engine, rng, report)
         with report.stage("calibrate"):
-            verdict = self._calibrate(X, y, holdout, engine, rng, report)
+            verdict = self._calibrate(X, y, holdout, folds, engine, rng, report)
         self._factors = UNCHANGED
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
@@ -212,10 +212,7 @@ class GPnnRegressor(DistributionRegressor):
         that will be asked for; means stay as they are. `recalibration_` tells what changed, and if that was needed."""
         check_is_fitted(self)
         law, _ = self._law(check_new_rows(self, X), self._holding_engine())
-        factors, shape, self.recalibration_ = learn_factors(metrics.observed(y, law), law)
-        self._factors = (self._factors[0] * factors[0], self._factors[1] * factors[1])
-        if shape is not None:
-            self.shape_ = shape
+        self._factors, self.shape_, self.recalibration_ = recalibrated(self._factors, self.shape_, y, law)
         return self
 
     def predictor(self) -> Callable[[Array], tuple[Array, Array]]:
@@ -279,8 +276,8 @@ class GPnnRegressor(DistributionRegressor):
         warn_of_few_rows(n, {name: (getattr(self, name), value) for name, value in used.items()})
         return holdout
 
-    def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> None:
-        """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined."""
+    def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> list[Fold]:
+        """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined; in folds if few."""
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
         modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
@@ -288,7 +285,7 @@ class GPnnRegressor(DistributionRegressor):
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
             self.whitener_, report["whitening"] = self._whitener(X, y, modes[-1]), modes[-1]
             self._search_in_metric_of(self.params or self._phase_1(X, y, holdout, report))
-            return
+            return []
         whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng)
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
@@ -305,7 +302,10 @@ class GPnnRegressor(DistributionRegressor):
         best = candidates[0]
         self.kernel_ = best.kernel
         self.whitener_, report["whitening"] = whiteners[best.whitening], best.whitening
+        few = best.refined and len(X) < FEW and len(holdout.hidden) == 0
+        folds = cross_fit(X, y, best, self.whitener_, engine, rng) if few else []
         self._search_in_metric_of(best.params)
+        return folds
 
     def _search_in_metric_of(self, params: Hyperparameters) -> None:
         """params_; lengthscales by column go into the whitener, so that the nearest rows are the most correlated."""
@@ -339,15 +339,16 @@ class GPnnRegressor(DistributionRegressor):
         report["recall"] = engine.recall(last, self.n_neighbors_)
         return engine
 
-    def _calibrate(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> Verdict:
+    def _calibrate(self, X, y, holdout: Holdout, folds: list[Fold], engine: Engine, rng, report) -> Verdict:
         """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
-        kernel, hidden = get_kernel(self.kernel_), len(holdout.hidden) > 0
-        judges = Judges(
-            engine, X, y, hidden, self.whitener_, kernel, self.params_, self.unbiased_mean, self._bar("calibrate")
-        )
+        settings = self.whitener_, get_kernel(self.kernel_), self.params_, self.unbiased_mean, self._bar("calibrate")
+        judges = Judges(engine, X, y, len(holdout.hidden) > 0, *settings)
+        rows = holdout.judge
+        if folds:
+            judges, rows = in_folds(judges, folds, self.index, self.n_neighbors_)
         size = None if self.calibration_size == "auto" else int(self.calibration_size)
         verdict = judges.verdict(
-            holdout.judge, self.n_neighbors_, self.n_neighbors == "auto", size, self.calibration == "local", rng, report
+            rows, self.n_neighbors_, self.n_neighbors == "auto", size, self.calibration == "local", rng, report
         )
         self.n_neighbors_, self.calibration_rows_ = verdict.n_neighbors, verdict.rows
         self.alpha_, self.alpha_interval_ = verdict.calibration.alpha, verdict.alpha_interval
@@ -363,8 +364,7 @@ class GPnnRegressor(DistributionRegressor):
             return None
         if queries is not None:
             self.shape_ = GAUSSIAN  # what the tails of random rows are like says nothing of theirs
-        plain = partial(self._whitener, mode=report["whitening"], warn=False)
-        y = self.whitener_.transform_y(y)
+        plain, y = partial(self._whitener, mode=report["whitening"], warn=False), self.whitener_.transform_y(y)
         return learn_far(X, y, self._near(), verdict, queries, plain, engine, rng, self._bar("far"))
 
     # --- what they share ----------------------------------------------------------------------------------------------

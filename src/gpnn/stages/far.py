@@ -210,7 +210,8 @@ def learn_far(
     verdict: of random judges on the local process; queries: what was said of those to come; whitening: of the columns,
     before there is a metric.
     """
-    others = np.setdiff1d(np.arange(len(X)), verdict.rows, assume_unique=True)
+    reserved = rng.permutation(len(verdict.rows))[: len(X) // 4]  # judges that members have never seen
+    others = np.setdiff1d(np.arange(len(X)), verdict.rows[reserved], assume_unique=True)
     rows = rng.choice(others, sample_size(len(others), X.shape[1]), replace=False)
     claimed = verdict.calibration.alpha * verdict.claimed
     hiding: Hiding = Slabs(near.whitener.transform(X[rows])) if queries is None else queries.of(rows)
@@ -236,7 +237,7 @@ def learn_far(
         whitener, trend, members, calibration.alpha, calibration.floor, edge, knots, weights, factors, 1.0,
         np.quantile(claimed, _LEVELS),
     )  # fmt: skip
-    beyond = np.flatnonzero(far.outside(claimed))
+    beyond = reserved[far.outside(claimed[reserved])]
     if not hiding.everywhere and len(beyond) >= _FEWEST_AT_EDGE:
         at = verdict.rows[beyond]
         far = _reconciled(far, y[at], verdict.law[beyond], far.law(engine, X[at]), np.log(claimed[beyond]))

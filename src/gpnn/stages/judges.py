@@ -76,10 +76,11 @@ class Judges:
         if len(rows) == 0:
             return Verdict(n_neighbors, Calibration())
         y, law, innovations, calibration = self._calibrate(rows, n_neighbors, as_needed, local, begun, report)
+        calibration, errors = self._settle(y, law, innovations, calibration, local, rng)
         calibrated = calibration(law, innovations)
         low, high = interval(metrics.z_squared(y, calibrated))
         alpha_interval = low * calibration.alpha, high * calibration.alpha
-        shape, report["shapes"] = fit_shape((y - law.mean) / calibrated.std, rng)
+        shape, report["shapes"] = fit_shape(errors, rng)
         if calibration.scale is not None:  # innovations will be in units of the calibrated variances
             typical = calibration.scale.typical / calibration.alpha
             calibration = replace(calibration, scale=replace(calibration.scale, typical=typical))
@@ -89,6 +90,12 @@ class Judges:
         rows, order = rows[: len(law)], np.argsort(rows[: len(law)])
         claimed, law = law.variance[order], Prediction(law.mean[order], calibrated.variance[order])
         return Verdict(n_neighbors, calibration, alpha_interval, shape, rows[order], law, claimed)
+
+    def _settle(
+        self, y: Array, law: Prediction, innovations: Array, calibration: Calibration, local: bool, rng
+    ) -> tuple[Calibration, Array]:
+        """The calibration as it will be used, and the standardised errors that its shape is made from."""
+        return calibration, (y - law.mean) / calibration(law, innovations).std
 
     def _choose_size(self, rows, most: int, report: dict) -> tuple[int, LocalSolution]:
         """The fewest neighbours that predict the rows as well as any number does, and those predictions."""
@@ -125,7 +132,7 @@ class Judges:
             mean, variance, jitter, innovations = (np.concatenate(column)[:done] for column in columns)
             report["jitter"] = max(report["jitter"], float(jitter.max(initial=0.0)))
             y, law = self.whitener.transform_y(self.y[rows[:done]]), Prediction(mean[:, 0], variance[:, 0])
-            calibration = fit_calibration(y, law, innovations) if local else Calibration(variance_factor(y, law))
+            calibration = fitted_calibration(y, law, innovations, local)
             z_squared = metrics.z_squared(y, calibration(law, innovations))
             low, high = interval(z_squared)
             if done == len(rows) or high - low < 2 * _TIGHT * np.mean(z_squared):
@@ -140,6 +147,11 @@ class Judges:
         solution = self.engine.path(X_star, sizes, self.kernel, self.params, own, progress=self.progress)
         mean = solution.mean * (self.params.unbiasing(sizes) if self.unbiased_mean else 1.0)
         return solution._replace(mean=mean, innovations=solution.innovations.astype(np.float32))
+
+
+def fitted_calibration(y: Array, law: Prediction, innovations: Array, local: bool) -> Calibration:
+    """local: with a floor and an α(x), where they help."""
+    return fit_calibration(y, law, innovations) if local else Calibration(variance_factor(y, law))
 
 
 def _most_judges(n_neighbors: int) -> int:

@@ -31,23 +31,28 @@ def rescaled(law: Prediction, factors: tuple[float, float]) -> Prediction:
     return replace(law, variance=factor * law.variance)
 
 
-def learn_factors(y: Array, law: Prediction) -> tuple[tuple[float, float], Shape | None, dict]:
-    """Factors for the law's variances that outcomes y (n,) ask for, the shape of errors if they are enough to tell, and
-    a report."""
+def recalibrated(
+    factors: tuple[float, float], shape: Shape, y: Array, law: Prediction
+) -> tuple[tuple[float, float], Shape, dict]:
+    """Factors and shape as outcomes y (n,) ask for, of which `law` was predicted with the ones before; and a report.
+
+    From few outcomes the shape stays what it was.
+    """
+    y = metrics.observed(y, law)
     if len(y) == 0:
         raise InvalidInputError("recalibrate needs at least one row whose outcome is known; got none.")
     z_squared = metrics.z_squared(y, law)
     outside = np.zeros(len(y), bool) if law.support is None else law.support < OUTSIDE
     inside = _factor(z_squared[~outside], 1.0)
-    factors = inside, _factor(z_squared[outside], inside)
-    new = rescaled(law, factors)
-    shape, scores = fit_shape((y - new.mean) / new.std, np.random.default_rng(0))
+    more = inside, _factor(z_squared[outside], inside)
+    new = rescaled(law, more)
+    found, scores = fit_shape((y - new.mean) / new.std, np.random.default_rng(0))
     low, high = interval(z_squared)
     report = {
-        "rows": len(y), "outside": int(outside.sum()), "factor": factors[0], "factor_outside": factors[1],
+        "rows": len(y), "outside": int(outside.sum()), "factor": more[0], "factor_outside": more[1],
         "z_squared": float(np.mean(z_squared)), "interval": (low, high), "alarm": not low <= 1 <= high,
     }  # fmt: skip
-    return factors, shape if scores else None, report
+    return (factors[0] * more[0], factors[1] * more[1]), found if scores else shape, report
 
 
 def _factor(z_squared: Array, before: float) -> float:
