@@ -33,7 +33,7 @@ from gpnn.stages.mean import MEANS, add_mean, make_mean
 from gpnn.stages.near import Near
 from gpnn.stages.recalibration import UNCHANGED, recalibrated, rescaled
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
-from gpnn.stages.shapes import GAUSSIAN
+from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.suspects import Suspects, leave_out_suspects
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
 from gpnn.stages.whitening import Whitener
@@ -96,6 +96,7 @@ class GPnnRegressor(DistributionRegressor):
 
     _auto = ("kernel", "n_neighbors", "whitening", "calibration_size")
     _means = MEANS
+    shape_: Shape
 
     def __init__(
         self,

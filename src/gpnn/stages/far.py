@@ -213,7 +213,7 @@ def learn_far(
     reserved = rng.permutation(len(verdict.rows))[: len(X) // 4]  # judges that members have never seen
     others = np.setdiff1d(np.arange(len(X)), verdict.rows[reserved], assume_unique=True)
     rows = rng.choice(others, sample_size(len(others), X.shape[1]), replace=False)
-    claimed = verdict.calibration.alpha * verdict.claimed
+    claimed = _claimed(X, near, verdict, engine)
     hiding: Hiding = Slabs(near.whitener.transform(X[rows])) if queries is None else queries.of(rows)
     whitener = whitening(X[rows], y[rows])
     sample = _Sample(X[rows], y[rows], whitener, near, hiding, engine)
@@ -242,6 +242,15 @@ def learn_far(
         at = verdict.rows[beyond]
         far = _reconciled(far, y[at], verdict.law[beyond], far.law(engine, X[at]), np.log(claimed[beyond]))
     return replace(far, widening=_widening(judged, far, far_law))
+
+
+def _claimed(X: Array, near: Near, verdict: Verdict, engine: Engine) -> Array:
+    """The variances that the local process claims for the judges."""
+    if len(verdict.rows) < len(X):
+        return verdict.calibration.alpha * verdict.claimed
+    # Every row was a judge, in folds: of processes that had seen fewer rows, and claimed more.
+    X_star, size = engine.whiten(near.whitener, X[verdict.rows]), np.array([min(near.n_neighbors, len(X) - 1)])
+    return engine.path(X_star, size, near.kernel, near.params, verdict.rows, 0).variance[:, 0]
 
 
 class _Judged(NamedTuple):
