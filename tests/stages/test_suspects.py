@@ -118,6 +118,15 @@ def test_a_rare_regime_that_neighbours_share_is_none(rng):
     assert found.sentinels == {0.0: off.sum()}
 
 
+def test_one_gross_error_among_honest_peaks_is_found(rng):
+    X = rng.uniform(size=(5000, 2))
+    y = 10 * np.exp(-np.sum((X - 0.9) ** 2, axis=1) / 0.005) + 0.1 * rng.normal(size=5000)  # a peak, far above the bulk
+    assert len(look(X, y)) == 0
+    top = int(np.argmax(y))
+    y[top] = 1e6
+    np.testing.assert_array_equal(look(X, y).rows, [top])
+
+
 def test_tails_are_measured(rng):
     u = rng.pareto(2.0, size=100_000) + 1
     assert tail_index(u, 8.0) == pytest.approx(2.0, rel=0.03)

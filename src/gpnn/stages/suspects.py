@@ -146,10 +146,9 @@ def first_look(X: Array, y: Array, whitening: Callable[[], Whitening], engine: E
     alone = Alone(X, whitening(), engine, progress)
     found = np.zeros(len(y), dtype=bool)
     for side in sides:
-        rows, like_it = np.flatnonzero(side > _WILD), side > _WILD / 2
-        wild = alone(rows, like_it.__getitem__)
-        # Of a regime of its own, a few rows at the edge stand alone too.
-        if len(wild) > len(rows) / 2 and too_long_a_tail(size, side[wild], _WILD):
+        rows = np.flatnonzero(side > _WILD)
+        wild = _wild_alone(rows, side, alone)
+        if too_long_a_tail(size, side[wild], _WILD):
             found[wild] = True
     named = {}
     for value in sentinels:
@@ -159,6 +158,14 @@ def first_look(X: Array, y: Array, whitening: Callable[[], Whitening], engine: E
             found[rows] = True
             named[value] = len(rows)
     return Suspects(np.flatnonzero(found), named)
+
+
+def _wild_alone(rows: Rows, side: Array, alone: Alone) -> Rows:
+    """Those of the rows that stand alone, as most do that lie at least half as far out: of a regime, only its edge."""
+    far = rows[np.argsort(-side[rows])]
+    is_alone = np.isin(far, alone(far, lambda near: side[near] > side[far, None] / 2))
+    n_like_it = np.searchsorted(-side[far], -side[far] / 2, side="right")
+    return np.sort(far[is_alone & (np.cumsum(is_alone)[n_like_it - 1] > n_like_it / 2)])
 
 
 def _isolated_values(y: Array) -> list[float]:
