@@ -304,7 +304,7 @@ class GPnnRegressor(DistributionRegressor):
         self.kernel_ = best.kernel
         self.whitener_, report["whitening"] = whiteners[best.whitening], best.whitening
         few = best.refined and len(X) < FEW and len(holdout.hidden) == 0
-        folds = cross_fit(X, y, best, self.whitener_, engine, rng) if few else []
+        folds = cross_fit(X, y, holdout, best, self.whitener_, engine, rng) if few else []
         self._search_in_metric_of(best.params)
         return folds
 

@@ -120,11 +120,14 @@ def tail_index(u: Array, end: float) -> float:
 def too_long_a_tail(u: Array, far: Array, begin: float) -> bool:
     """Whether the values in `far` lie farther beyond `begin` than all of `u`, of which a tenth is above 1, let expect.
 
-    Honest tails fall at least as fast further out as they begin: Σ log(far/begin) over k values is at most Gamma(k, a).
+    Honest tails fall at least as fast further out as they begin: of k values, Σ log(far/begin) is at most Gamma(k, a),
+    and the largest passes x with probability k(x/begin)⁻ᵃ at most.
     """
-    if len(far) == 0:
+    k = len(far)
+    if k == 0:
         return False
-    return bool(gammaincc(len(far), tail_index(u, begin) * np.sum(np.log(far / begin))) < _CHANCE)
+    beyond = tail_index(u, begin) * np.log(far / begin)
+    return bool(gammaincc(k, np.sum(beyond)) < _CHANCE or k * np.exp(-np.max(beyond)) < _CHANCE)
 
 
 # --- before learning --------------------------------------------------------------------------------------------------
