@@ -67,10 +67,9 @@ def _logged(path: Path, model_path: Path, model):
     """A table of what the log holds of this very model file: inputs as clients sent them, and what happened."""
     import pyarrow as pa
 
-    from gpnn.serve.models import _DIGEST, arrow_of
+    from gpnn.serve.models import arrow_of, version_of
 
-    with open(model_path, "rb") as file:
-        version = file.read(_DIGEST.stop)[_DIGEST].hex()[:12]
+    version = version_of(model_path)
     if not path.is_file():
         raise FileError(f"There is no log {path}. Check the name and the folder ({Path.cwd()}).")
     try:

@@ -32,6 +32,12 @@ Stamp = tuple[int, int, int]
 """Which file it is: inode, time of the last change, length."""
 
 
+def version_of(path: str | os.PathLike) -> str:
+    """What tells one model file from another, wherever they lie."""
+    with open(path, "rb") as file:
+        return file.read(_DIGEST.stop)[_DIGEST].hex()[:12]
+
+
 @dataclass(frozen=True)
 class Rows:
     """Questions, encoded: one row each of those that can be answered."""
@@ -56,8 +62,7 @@ class ServedModel:
         regressor.set_params(engine=engine, n_jobs=n_jobs, verbose=0)
         table = TableModel.load(path, verify=False) if schema is not None else _plain(regressor)
         self.table = TableModel(table.encoder, regressor, table.target, table.missing)
-        with open(path, "rb") as file:
-            self.version = file.read(_DIGEST.stop)[_DIGEST].hex()[:12]
+        self.version = version_of(path)
         if stamp_of(path) != self.stamp:
             raise FileError(f"{path} was replaced while it was read. It is read again in a moment.")
         self.encoder, self.regressor = self.table.encoder, regressor

@@ -31,6 +31,7 @@ from gpnn.stages.hiding import Fold, Groups, Hiding, Mask, Rows, Slabs, Times, n
 from gpnn.stages.judges import Verdict
 from gpnn.stages.near import Near
 from gpnn.stages.refinement import refine
+from gpnn.stages.selection import score
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.whitening import Whitener
 
@@ -344,9 +345,8 @@ class _Table:
 
 
 def _score(judged: _Judged) -> float:
-    """As candidates are compared in `stages.selection`."""
     law = _calibrated([judged])[1]
-    return metrics.nll(judged.y, law) + float(np.log(max(metrics.rmse(judged.y, law), 1e-12)))
+    return score(metrics.rmse(judged.y, law), metrics.nll(judged.y, law))
 
 
 def _calibrated(judged: Sequence[_Judged]) -> tuple[Calibration, Prediction]:

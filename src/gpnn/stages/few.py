@@ -102,13 +102,9 @@ class FoldedJudges(Judges):
         part_of, errors = rng.permutation(len(y)) % _PARTS, np.empty(len(y))
         for k in range(_PARTS):
             inside, outside = part_of == k, part_of != k
-            fitted = fitted_calibration(y[outside], _some(law, outside), innovations[outside], local)
-            errors[inside] = (y[inside] - law.mean[inside]) / fitted(_some(law, inside), innovations[inside]).std
+            fitted = fitted_calibration(y[outside], law[outside], innovations[outside], local)
+            errors[inside] = (y[inside] - law.mean[inside]) / fitted(law[inside], innovations[inside]).std
         squares = errors**2
         more = float(np.mean(squares) + _HEDGE * np.std(squares) / np.sqrt(len(y)))
         corrected = replace(calibration, alpha=more * calibration.alpha, floor=more * calibration.floor)
         return corrected, errors / np.sqrt(more)
-
-
-def _some(law: Prediction, chosen: NDArray[np.bool_]) -> Prediction:
-    return Prediction(law.mean[chosen], law.variance[chosen])

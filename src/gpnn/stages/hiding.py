@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array
-from gpnn.engines.parallel import for_each_block
+from gpnn.engines.parallel import blocks
+from gpnn.stages.holdout import Rows
 
-Rows = NDArray[np.int64]
 Mask = Callable[[slice], NDArray[np.bool_]]
 """Of some of the probes: which of the rows they do not see (q, n)."""
 
@@ -33,7 +33,7 @@ _NEAR = 32  # the neighbour whose distance says which columns keep rows apart
 _ORIGINS = np.array([0.5, 0.6, 0.7, 0.8])  # times to predict from, as shares of the rows
 _STRETCHES = 5  # of the time that is judged from each of them
 _TRIES = 1000
-_SEARCHED = 64  # probes that a thread looks for neighbours of at a time
+_SEARCHED = 64  # probes whose neighbours are looked for at a time
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,12 @@ class Times:
         return lambda part: np.zeros((part.stop - part.start, len(seen)), dtype=bool)
 
 
+def can_be_told(model) -> bool:
+    """Whether a regressor's `fit` takes groups and times: not if it is said already how to hold out, or nothing is
+    learned."""
+    return model.params is None and model.refine and model.holdout == "random"
+
+
 def check_queries_to_come(model, n: int, groups, times) -> Groups | Times | None:
     """What `fit` was told of the queries to come: labels or times (n,) of its rows, or nothing."""
     given = {name: value for name, value in (("groups", groups), ("times", times)) if value is not None}
@@ -206,7 +212,7 @@ def check_queries_to_come(model, n: int, groups, times) -> Groups | Times | None
     if len(given) == 2:
         raise InvalidInputError("Give groups or times, not both: are queries to come of new groups, or of later times?")
     ((name, values),) = given.items()
-    if model.params is not None or not model.refine or model.holdout != "random":
+    if not can_be_told(model):
         raise InvalidInputError(
             f"{name} says how to hold out, choose and learn. That needs refine=True, params=None and "
             "holdout='random'; a splitter as holdout (such as sklearn's GroupKFold) is the other way to say it."
@@ -247,23 +253,17 @@ def _something_left(hidden: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return hidden & (hidden.mean(axis=1) < 1 - 0.5 * _WIDEST)[:, None]
 
 
-def nearest_seen(
-    rows: Array, X: Array, own: Rows, n_neighbors: int, mask: Mask | None = None, n_jobs: int | None = 1
-) -> Rows:
+def nearest_seen(rows: Array, X: Array, own: Rows, n_neighbors: int, mask: Mask) -> Rows:
     """Numbers (q, m) of the rows nearest to each of X (q, d), but for `own` (−1: none) and what the mask hides."""
     found = np.empty((len(X), n_neighbors), np.int64)
-
-    def search(part: slice) -> None:
+    for part in blocks(len(X), _SEARCHED):
         squared = squared_distances(X[part], rows)
-        if mask is not None:
-            squared[mask(part)] = np.inf
+        squared[mask(part)] = np.inf
         mine = np.flatnonzero(own[part] >= 0)
         squared[mine, own[part][mine]] = np.inf
         near = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors]
         order = np.argsort(np.take_along_axis(squared, near, axis=1), axis=1, kind="stable")
         found[part] = np.take_along_axis(near, order, axis=1)
-
-    for_each_block(search, len(X), _SEARCHED, n_jobs)
     return found
 
 

@@ -88,8 +88,8 @@ class Judges:
         report["alpha_interval"] = alpha_interval
         report["local_neighbors"] = None if calibration.scale is None else calibration.scale.n_neighbors
         rows, order = rows[: len(law)], np.argsort(rows[: len(law)])
-        claimed, law = law.variance[order], Prediction(law.mean[order], calibrated.variance[order])
-        return Verdict(n_neighbors, calibration, alpha_interval, shape, rows[order], law, claimed)
+        claimed = law.variance[order]
+        return Verdict(n_neighbors, calibration, alpha_interval, shape, rows[order], calibrated[order], claimed)
 
     def _settle(
         self, y: Array, law: Prediction, innovations: Array, calibration: Calibration, local: bool, rng

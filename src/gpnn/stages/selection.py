@@ -248,6 +248,10 @@ def _leaders(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
     return leaders[:n]
 
 
-def _score(candidate: Candidate) -> float:
+def score(rmse: float, nll: float) -> float:
     """Mean and law count alike: a tenth of a nat of NLL is worth a tenth of RMSE."""
-    return candidate.nll + float(np.log(max(candidate.rmse, 1e-12)))
+    return nll + float(np.log(max(rmse, 1e-12)))
+
+
+def _score(candidate: Candidate) -> float:
+    return score(candidate.rmse, candidate.nll)

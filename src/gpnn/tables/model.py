@@ -19,10 +19,11 @@ from gpnn.engines.parallel import progress_bar
 from gpnn.files import model as model_file
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.far import OUTSIDE
+from gpnn.stages.hiding import can_be_told
 from gpnn.tables.columns import CURE_OF_DAMAGE, numbers
 from gpnn.tables.encoder import TableEncoder, missing_message, warn_of_unknown
 from gpnn.tables.reading import Table, as_table, open_table
-from gpnn.tables.to_come import Group, Time, Watch, can_be_told, said
+from gpnn.tables.to_come import Group, Time, Watch, said
 from gpnn.tables.writing import check_output, writing
 
 ANSWERS = ("mean", "sd", "lower", "upper")

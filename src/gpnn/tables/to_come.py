@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from gpnn.common.errors import GPnnWarning, InvalidInputError
 from gpnn.common.types import Array
-from gpnn.regressor import GPnnRegressor
 from gpnn.stages.hiding import FOLDS
 from gpnn.tables import columns as rules
 from gpnn.tables.columns import Date
@@ -164,11 +163,6 @@ class Watch:
         some = pa.array(sorted(self._seen[name])[:_TRIED], pa.string())
         kinds = (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
         return len(self._seen[name]) >= FOLDS and any(rules.parses(some, kind) for kind in kinds)
-
-
-def can_be_told(regressor: GPnnRegressor) -> bool:
-    """Whether `fit` takes groups and times: not where it is said already how to hold out, or nothing is learned."""
-    return regressor.params is None and regressor.refine and regressor.holdout == "random"
 
 
 def _is_named_as_label(name: str) -> bool:
