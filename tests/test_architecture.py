@@ -52,5 +52,10 @@ def test_every_room_has_its_place_and_they_are_few():
     assert len(entries) <= 15
 
 
-def test_compiled_code_is_made_anew_when_any_room_changes():
+def test_compiled_code_is_made_anew_when_anything_it_may_contain_changes():
     assert kept.PACKAGE == ROOT
+    can_be_imported = {room for room, level in LEVEL.items() if level <= LEVEL["engines"]}
+    assert set(kept.ROOMS) == can_be_imported
+    elsewhere = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in kept.ROOMS]
+    compiling = {"numba", "gpnn.engines.compiled"}
+    assert not [path for path in elsewhere if compiling & set(imported(path))]

@@ -11,7 +11,7 @@ with tarfile.open(sys.argv[2]) as source:
 
 strays = {name for name in wheel if not name.startswith("gpnn") or "__pycache__" in name}
 assert not strays, f"in the wheel, but not part of the package: {sorted(strays)[:10]}"
-assert {"gpnn/py.typed", "gpnn/regressor.py", "gpnn/cli/__main__.py"} <= wheel
+assert {"gpnn/py.typed", "gpnn/regressor/__init__.py", "gpnn/cli/__main__.py"} <= wheel
 assert any(name.endswith("licenses/LICENSE") for name in wheel)
 
 assert {"src/gpnn/py.typed", "tests/test_docs.py", "docs/conf.py", "docs/index.md", "examples/README.rst", "Makefile",

@@ -17,14 +17,15 @@ import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
 PACKAGE = Path(__file__).parents[2]
+ROOMS = ("common", "engines")  # all compiled functions are in engines, which imports from these alone
 INSTALLED = Path(__file__).with_name("machine_code")
 
 
 def _stamp() -> str:
-    """Of all sources: numba itself looks at one file, and functions of several are compiled into each other."""
+    """Of all that is compiled: numba looks at one file, and functions of several are compiled into each other."""
     versions = (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
     digest = hashlib.sha256("\n".join(versions).encode())
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
