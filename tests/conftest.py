@@ -20,9 +20,9 @@ def few_steps(monkeypatch):
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
-    from gpnn.stages import far, selection
+    from gpnn.stages import gaps, selection
 
-    patch.setattr(far, "_ROUNDS", (5, 5))
+    patch.setattr(gaps, "_ROUNDS", (5, 5))
     schedule = {"_FIRST": (4, 6, 10), "_NEXT": (5, 5), "_LAST": (10,) * 2, "_HEATS": ((4, (10,) * 3),)}
     for name, steps in (schedule | {"_THOROUGH_HEATS": ((6, (5,) * 4), (2, (5,) * 4))}).items():
         patch.setattr(selection, name, steps)

@@ -31,8 +31,9 @@ from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
 from gpnn.files import container
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
-from gpnn.stages.far import Far, Member, Trend
+from gpnn.stages.far import LEVELS, Far, Member, Trend
 from gpnn.stages.mean import Constant, Linear
+from gpnn.stages.mixing import Mixture
 from gpnn.stages.recalibration import UNCHANGED
 from gpnn.stages.shapes import Shape
 from gpnn.stages.validation import check_settings
@@ -42,7 +43,7 @@ _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
-        Trend,
+        Mixture, Trend,
     )
 }  # fmt: skip
 """All that a file may name."""
@@ -344,8 +345,10 @@ def _check_far(far: Far, d: int) -> None:
         vectors.append(member.lengthscale)
     if {vector.shape for vector in vectors} != {(d,)} or not far.members:
         raise ValueError(f"{d} columns, but parts for {[vector.shape for vector in vectors]}")
-    if not len(far.knots) == len(far.weights) == len(far.factors) > 0 or far.claimed.ndim != 1 or not len(far.claimed):
-        raise ValueError("curves of different lengths")
+    mixture = far.mixture
+    terms = mixture.near, mixture.members, mixture.lowest, mixture.common
+    if [part.shape for part in terms] != [(3,), (2,), (2,), (2,)] or far.claimed.shape != LEVELS.shape:
+        raise ValueError("curves of another length")
 
 
 def _summary(node, table: dict, depth: int = 0):

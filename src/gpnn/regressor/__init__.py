@@ -24,8 +24,9 @@ from gpnn.engines.index import NeighborIndex
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
-from gpnn.stages.far import FEWEST_JUDGES, Far, answer, learn_far, standard_quantile, warn_of_queries_outside
+from gpnn.stages.far import Far, answer, standard_quantile, warn_of_queries_outside
 from gpnn.stages.few import FEW, Fold, cross_fit, in_folds
+from gpnn.stages.gaps import FEWEST_JUDGES, learn_far
 from gpnn.stages.hiding import check_queries_to_come
 from gpnn.stages.holdout import Holdout, hold_out, warn_of_few_rows
 from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges, Verdict
@@ -204,7 +205,7 @@ class GPnnRegressor(DistributionRegressor):
         check_is_fitted(self)
         law, jitter = self._law(check_new_rows(self, X), self._holding_engine())
         self._warn_of_jitter(jitter)
-        if self._far is not None and np.isfinite(self._far.edge):
+        if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)
         return law
 

@@ -97,7 +97,7 @@ def _support(model: DistributionRegressor, y: Array, law: Prediction) -> Support
         outside=part(0.0, OUTSIDE),
         inside=part(OUTSIDE, 1.0),
         parts=tuple(part(low, high) for low, high in pairwise(_SUPPORTS)),
-        foreseen=far is not None and not np.isfinite(far.edge),
+        foreseen=far is not None and not np.isfinite(far.mixture.edge),
     )
 
 

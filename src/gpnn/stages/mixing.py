@@ -1,0 +1,155 @@
+"""One law from two beyond the support: of the local process, and of the models learned for gaps.
+
+Neither knows how wrong it is there, but judges do: parts of the table that were out of sight. From them comes how large
+the errors of each are, given the variance that it claims, and how far to lean from the one to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import ndtri
+
+from gpnn.common import metrics
+from gpnn.common.types import Array, Prediction
+
+_RAMP = np.log(1.5)  # of the claimed variance, from the edge of the support to where judges from gaps are believed
+_FEWEST = 100  # judges that tell something
+_LOWEST = 0.2  # of the judges had less variance claimed for them: less than that is not believed either
+_STIFF, _STIFF_LEAN = 1.0, 0.05  # what a change of one in a slope must gain for each judge: they are of few parts
+_SHRUNK = 0.8  # correlations, which differ from part to part
+_MOST = 50.0  # a logarithm
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What is said of some queries: the laws of the local process, calibrated; the variances that it claimed before;
+    and the mean of the members' laws, with the variance of their means."""
+
+    near: Prediction
+    claimed: Array
+    members: Prediction
+    spread: Array
+
+    def __getitem__(self, chosen) -> Claims:
+        return Claims(self.near[chosen], self.claimed[chosen], self.members[chosen], self.spread[chosen])
+
+
+@dataclass(frozen=True)
+class Mixture:
+    edge: float
+    """The logarithm of the claimed variance at which the support ends; −inf if every query is treated so."""
+    near: Array
+    """The logarithm of the local process's squared error: a constant, and slopes for the logarithms of what it claimed
+    and of what calibration multiplied that by."""
+    members: Array
+    """That of the members': a constant, and a slope for the logarithm of their variance."""
+    correlation: float
+    """Of the two errors."""
+    lean: float
+    """Towards the members: added to the difference of these two logarithms where they are weighed."""
+    lowest: Array
+    """Claimed variance and members' variance, as logarithms, below which judges tell little: no law is narrower than
+    there."""
+    common: Array
+    """Of random rows beyond the edge: claimed variance and the local process's squared error, as logarithms. From there
+    to the lowest of the judges, it is given up only gradually."""
+    widening: float = 1.0
+    """What the variance is multiplied by."""
+
+    def __call__(self, claims: Claims) -> Prediction:
+        near_error, error = self._errors(claims)
+        weight = self._weight(np.log(claims.claimed), near_error, error)
+        # The error of a weighted sum is never larger than the sum of the weighted errors, whatever they have in common.
+        std = (1 - weight) * np.exp(0.5 * near_error) + weight * np.exp(0.5 * error)
+        ramp = np.clip((np.log(claims.claimed) - self.edge) / _RAMP, 0, 1)
+        weight = ramp * weight
+        mean = (1 - weight) * claims.near.mean + weight * claims.members.mean
+        return Prediction(mean, claims.near.variance ** (1 - ramp) * (self.widening * std**2) ** ramp)
+
+    def _weight(self, claimed: Array, near_error: Array, error: Array) -> Array:
+        """Of the members."""
+        reach = self.lowest[0] - self.common[0]
+        between = np.clip((self.lowest[0] - claimed) / reach, 0, 1) if reach > 0 else 0.0
+        near_error = near_error + between * (self.common[1] - near_error)
+        return _best_weight(near_error - error + self.lean, self.correlation)
+
+    def _errors(self, claims: Claims) -> tuple[Array, Array]:
+        near, members = _terms(claims)
+        near[1], members[1] = np.maximum(near[1], self.lowest[0]), np.maximum(members[1], self.lowest[1])
+        return _line(self.near, near), np.log(np.exp(_line(self.members, members)) + claims.spread)
+
+
+def _terms(claims: Claims) -> tuple[list[Array], list[Array]]:
+    claimed, members = np.log(claims.claimed), np.log(claims.members.variance)
+    ones = np.ones_like(claimed)
+    return [ones, claimed, np.log(claims.near.variance) - claimed], [ones, members]
+
+
+def _line(slopes: Array, terms: list[Array]) -> Array:
+    """Not as a product of matrices, whose last digits depend on how many queries there are."""
+    return np.clip(sum(slope * term for slope, term in zip(slopes, terms, strict=True)), -_MOST, _MOST)
+
+
+def fit_mixture(edge: float, y: Array, claims: Claims, part: Array, common: Array) -> Mixture:
+    """From judges' outcomes y (n,), with the part of the table that was out of sight with each."""
+    beyond = np.flatnonzero(np.log(claims.claimed) > edge)
+    if len(beyond) < _FEWEST:  # the local process is as sure in gaps as it is elsewhere
+        beyond = np.argsort(claims.claimed)[-_FEWEST:]
+    y, claims, part = y[beyond], claims[beyond], part[beyond]
+    near, members = _terms(claims)
+    lowest = np.quantile([near[1], members[1]], _LOWEST, axis=1)
+    errors = y - claims.near.mean, y - claims.members.mean
+    lines = _log_squares(errors[0], near, (1.0, 0.5)), _log_squares(errors[1], members, (1.0,))
+    mixture = Mixture(-np.inf, *lines, 0.0, 0.0, lowest, common)
+    correlation, lean = _lean(*errors, *mixture._errors(claims))
+    mixture = replace(mixture, correlation=correlation, lean=lean)
+    return replace(mixture, edge=edge, widening=_widening(metrics.z_squared(y, mixture(claims)), part))
+
+
+def _log_squares(error: Array, columns: list[Array], slopes: Sequence[float]) -> Array:
+    """The line through the logarithms of expected squared errors that is likeliest, were they Gaussian."""
+    terms = np.stack(columns, axis=1)
+    squared = error**2 + 1e-12 * np.mean(error**2) + 1e-300
+    start = np.array([np.log(np.mean(squared * np.exp(-terms[:, 1:] @ slopes))), *slopes])
+
+    def loss(line: Array) -> tuple[float, Array]:
+        logs = terms @ line
+        ratio = squared * np.exp(-np.clip(logs, -_MOST, _MOST))
+        bent = np.append(0.0, line[1:] - slopes)
+        value = np.mean(0.5 * (logs + ratio)) + _STIFF * bent @ bent
+        return value, 0.5 * (1 - ratio) @ terms / len(terms) + 2 * _STIFF * bent
+
+    bounds = [(None, None), (0.0, 1.5), (0.0, 1.0)][: len(start)]
+    return minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+
+
+def _best_weight(log_ratio: Array, correlation: float) -> Array:
+    """Of the second of two answers, for the least expected squared error of their weighted sum, given the logarithm of
+    the ratio of their squared errors and how these are correlated."""
+    ratio = np.exp(-0.5 * np.clip(log_ratio, -_MOST, _MOST))
+    return np.clip((1 - correlation * ratio) / (1 + ratio**2 - 2 * correlation * ratio), 0, 1)
+
+
+def _lean(near: Array, members: Array, log_near: Array, log_members: Array) -> tuple[float, float]:
+    """The correlation of the errors, and a lean by which their weighted sum is smallest on the judges."""
+    standard = near * np.exp(-0.5 * log_near), members * np.exp(-0.5 * log_members)
+    correlation = _SHRUNK * float(np.clip(np.nan_to_num(np.corrcoef(*standard)[0, 1]), 0, 1))
+    scale = np.mean(np.minimum(near**2, members**2)) + 1e-300
+
+    def loss(lean: Array) -> float:
+        error = near + (members - near) * _best_weight(log_near - log_members + lean[0], correlation)
+        return float(np.mean(error**2) / scale + _STIFF_LEAN * lean[0] ** 2)
+
+    return correlation, float(minimize(loss, np.zeros(1), bounds=[(-4, 4)], method="L-BFGS-B").x[0])
+
+
+def _widening(z_squared: Array, part: Array) -> float:
+    """So that z² is 1 on the judges, and nine in ten of them lie in their intervals; more, the more parts of the table
+    differ and the fewer they are."""
+    by_part = [float(np.mean(z_squared[part == one])) for one in np.unique(part)]
+    unsure = 1 + float(np.std(by_part)) / max(float(np.mean(by_part)), 1e-30) / np.sqrt(len(by_part))
+    return unsure * max(float(np.mean(z_squared)), float(np.quantile(z_squared, 0.9)) / ndtri(0.95) ** 2)
