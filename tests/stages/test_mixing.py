@@ -86,6 +86,12 @@ def test_parts_that_differ_make_it_wider(rng):
     assert worse > 1.1 * same
 
 
+def test_judges_like_the_queries_are_covered_as_asked(rng):
+    y, claims, part = judged(rng, error=2.0, near_error=0.5)
+    law = fit_mixture(-np.inf, y, claims, part, np.zeros(2))(claims)
+    assert abs(metrics.coverage(y, law, 0.9) - 0.9) < 0.002
+
+
 def test_few_judges_beyond_the_edge_are_not_alone_believed(rng):
     y, claims, part = judged(rng)
     mixture = fit_mixture(10.0, y, claims, part, np.array([10.0, 0.0]))

@@ -107,7 +107,8 @@ def fit_mixture(edge: float, y: Array, claims: Claims, part: Array, common: Arra
     mixture = Mixture(-np.inf, *lines, 0.0, 0.0, lowest, common)
     correlation, lean = _lean(*errors, *mixture._errors(claims))
     mixture = replace(mixture, correlation=correlation, lean=lean)
-    return replace(mixture, edge=edge, widening=_widening(metrics.z_squared(y, mixture(claims)), part))
+    widening = _widening(metrics.z_squared(y, mixture(claims)), part, foreseen=edge == -np.inf)
+    return replace(mixture, edge=edge, widening=widening)
 
 
 def _log_squares(error: Array, columns: list[Array], slopes: Sequence[float]) -> Array:
@@ -147,9 +148,12 @@ def _lean(near: Array, members: Array, log_near: Array, log_members: Array) -> t
     return correlation, float(minimize(loss, np.zeros(1), bounds=[(-4, 4)], method="L-BFGS-B").x[0])
 
 
-def _widening(z_squared: Array, part: Array) -> float:
-    """So that z² is 1 on the judges, and nine in ten of them lie in their intervals; more, the more parts of the table
-    differ and the fewer they are."""
+def _widening(z_squared: Array, part: Array, foreseen: bool) -> float:
+    """So that nine in ten of the judges lie in their intervals. If it was not said which parts of the table queries will
+    be like: more, the more these differ and the fewer they are, and so that z² is 1 at least."""
+    covering = float(np.quantile(z_squared, 0.9)) / ndtri(0.95) ** 2
+    if foreseen:
+        return covering
     by_part = [float(np.mean(z_squared[part == one])) for one in np.unique(part)]
     unsure = 1 + float(np.std(by_part)) / max(float(np.mean(by_part)), 1e-30) / np.sqrt(len(by_part))
-    return unsure * max(float(np.mean(z_squared)), float(np.quantile(z_squared, 0.9)) / ndtri(0.95) ** 2)
+    return unsure * max(float(np.mean(z_squared)), covering)
