@@ -149,8 +149,8 @@ def _lean(near: Array, members: Array, log_near: Array, log_members: Array) -> t
 
 
 def _widening(z_squared: Array, part: Array, foreseen: bool) -> float:
-    """So that nine in ten of the judges lie in their intervals. If it was not said which parts of the table queries will
-    be like: more, the more these differ and the fewer they are, and so that z² is 1 at least."""
+    """So that nine in ten of the judges lie in their intervals. If it was not said which parts of the table queries are
+    like: more, the more these differ and the fewer they are, and so that z² is 1 at least."""
     covering = float(np.quantile(z_squared, 0.9)) / ndtri(0.95) ** 2
     if foreseen:
         return covering
