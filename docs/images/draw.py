@@ -1,4 +1,5 @@
-"""Draw README's figure again: python docs/images/draw.py (with gpnn[docs], and the survey in the data directory)."""
+"""Draw the figures of README and the guide again: python docs/images/draw.py (with gpnn[docs], and the survey in the data
+directory). `--guide` leaves README's out, which needs the survey."""
 
 import runpy
 import sys
@@ -8,7 +9,13 @@ import matplotlib
 
 HERE = Path(__file__).parent
 matplotlib.use("Agg")
-drawn = runpy.run_path(str(HERE.parent.parent / "examples" / "plot_2_magnetic_map.py"))
+GUIDE = {"plot_5_why.py": "why.png"}
+EXAMPLES = HERE.parent.parent / "examples"
+for example, picture in GUIDE.items():
+    runpy.run_path(str(EXAMPLES / example))["figure"].savefig(HERE / picture, dpi=80, pil_kwargs={"optimize": True})
+if "--guide" in sys.argv:
+    sys.exit()
+drawn = runpy.run_path(str(EXAMPLES / "plot_2_magnetic_map.py"))
 if drawn["source"] == "made-up field":
     sys.exit("README shows the real survey, and it is not here: see gpnn datasets info britain_magnetic")
 drawn["figure"].savefig(HERE / "britain_magnetic.png", dpi=110, pil_kwargs={"optimize": True})

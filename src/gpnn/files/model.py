@@ -62,8 +62,8 @@ _LEARNED: dict[str, Any] = {
 }  # fmt: skip
 """Without these there is no prediction. What else `fit` leaves is kept too, as it is."""
 
-_LATER: dict[str, Any] = {"_far": Far | None, "_factors": tuple[float, float]}
-_BEFORE = {"_far": None, "_factors": UNCHANGED}
+_LATER: dict[str, Any] = {"_far": Far | None, "_factors": tuple[float, float], "_row_means": Array | None}
+_BEFORE = {"_far": None, "_factors": UNCHANGED, "_row_means": None}
 """Files of earlier versions are without these; what their models do instead."""
 
 _DEEPEST = 50
@@ -341,6 +341,8 @@ def _check_far(far: Far, d: int) -> None:
         if not isinstance(member, Member):
             raise TypeError(f"a member is a {type(member).__name__}")
         _check_rows(member.index, member.y, d, 1)
+        if far.rows is not None and far.rows.shape != member.y.shape:
+            raise ValueError(f"{far.rows.shape} row numbers for {member.y.shape} rows")
         vectors.append(member.lengthscale)
     if {vector.shape for vector in vectors} != {(d,)} or not far.members:
         raise ValueError(f"{d} columns, but parts for {[vector.shape for vector in vectors]}")

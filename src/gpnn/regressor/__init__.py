@@ -18,9 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
-from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
+from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.index import NeighborIndex
+from gpnn.regressor.explaining import Explaining
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
@@ -29,7 +30,7 @@ from gpnn.stages.few import FEW, Fold, cross_fit, in_folds
 from gpnn.stages.hiding import check_queries_to_come
 from gpnn.stages.holdout import Holdout, hold_out, warn_of_few_rows
 from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges, Verdict
-from gpnn.stages.mean import MEANS, add_mean, make_mean
+from gpnn.stages.mean import MEANS, add_mean, make_mean, means_at
 from gpnn.stages.near import Near
 from gpnn.stages.recalibration import UNCHANGED, recalibrated, rescaled
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
@@ -45,7 +46,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(DistributionRegressor):
+class GPnnRegressor(Explaining, DistributionRegressor):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -176,13 +177,15 @@ class GPnnRegressor(DistributionRegressor):
 
     def _fit_without(self, suspects: Suspects, X, y, queries, engine: Engine, rng, report) -> Prediction:
         """The stages, on all rows but the suspects. Returns the laws of the calibration rows, each from the others."""
+        n = len(X)
         with report.stage("hold out"):
             holdout = self._hold_out(X, y, engine, rng)
             X, y, holdout, kept = suspects.left_out_of(X, y, holdout)
         with report.stage("mean"):
             self.mean_ = make_mean(self.mean).fit(X, y)
             self._y_scale = float(np.mean(y)), float(np.std(y))
-            y = self._add_mean(X, y, -1.0)
+            rest = self._add_mean(X, y, -1.0)
+            self._row_means, y = means_at(self.mean_, y - rest, kept, n), rest
         with report.stage("learn"):
             folds = self._learn(X, y, holdout, engine, rng, report)
         with report.stage("index"):
@@ -230,18 +233,6 @@ class GPnnRegressor(DistributionRegressor):
             return law.mean, law.std
 
         return predict
-
-    def kneighbors(self, X) -> Neighbors:
-        """The training rows (numbers as in `fit`) that a prediction at each row of X uses, and their distances in the
-        learned metric. Rows set aside for calibration are never among them."""
-        check_is_fitted(self)
-        X = check_new_rows(self, X)
-        engine = self._holding_engine()
-        found = engine.neighbors(engine.whiten(self.whitener_, X), self.n_neighbors_, self._bar("search"))
-        kept = self.index_.order[found.indices].astype(np.int64)
-        # Of the rows kept, number i stood after as many set aside as lie before it.
-        gaps = self._set_aside - np.arange(len(self._set_aside))
-        return Neighbors(kept + np.searchsorted(gaps, kept, side="right"), found.distances)
 
     def save(self, path) -> None:
         """Write the fitted model to one file: no pickle, complete or not there (docs/model_file.md)."""

@@ -42,7 +42,7 @@ FEWEST_JUDGES = 50
 _KERNELS = ("exponential", "matern32")  # members take turns
 _ROUNDS, _QUERIES = (40, 40, 40, 40), 512  # steps, and rows that are searched for before each round
 _START = Hyperparameters(2.0, 1.0, 0.1)
-_NEIGHBORS = 63
+NEIGHBORS = 63
 _JUDGES = 400  # of each member
 _BINS, _FEWEST_IN_BIN, _FEWEST_AT_EDGE = 3, 100, 10
 _RAMP = np.log(1.5)  # of the claimed variance, from the edge of the support to full distrust of the local process
@@ -94,9 +94,12 @@ class Member:
     def law(self, engine: Engine, Z: Array) -> Prediction:
         X_star = np.clip(Z / self.lengthscale, -FARTHEST, FARTHEST).astype(np.float32)
         params = Hyperparameters(1.0, self.kernel_variance, self.noise_variance)
-        size = np.array([min(_NEIGHBORS, len(self.y))])
-        found = engine.hold(self.index, self.y).path(X_star, size, get_kernel(self.kernel), params, None, 0)
+        size = np.array([min(NEIGHBORS, len(self.y))])
+        found = self.held_by(engine).path(X_star, size, get_kernel(self.kernel), params, None, 0)
         return Prediction(found.mean[:, 0], found.variance[:, 0])
+
+    def held_by(self, engine: Engine) -> Engine:
+        return engine.hold(self.index, self.y)
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ class Far:
     """What the mixture's variance is multiplied by."""
     claimed: Array
     """Quantiles, at _LEVELS, of the variance that the local process claims for random rows."""
+    rows: NDArray[np.integer] | None = None
+    """That the members predict from, numbered as in `fit`; earlier versions did not note them."""
 
     def support(self, claimed: Array) -> Array:
         """The share of random rows for which the local process claims as much variance, or more."""
@@ -236,7 +241,7 @@ def learn_far(
     knots, weights, factors = _weighed(judged, far_law, edge)
     far = Far(
         whitener, trend, members, calibration.alpha, calibration.floor, edge, knots, weights, factors, 1.0,
-        np.quantile(claimed, _LEVELS),
+        np.quantile(claimed, _LEVELS), rows,
     )  # fmt: skip
     beyond = reserved[far.outside(claimed[reserved])]
     if not hiding.everywhere and len(beyond) >= _FEWEST_AT_EDGE:
@@ -283,7 +288,7 @@ class _Sample:
         judges = fold.judge[:_JUDGES]
         mask = self.hiding.mask_of_judges(judges, seen, rng)
         none = np.full(len(judges), -1)
-        m = min(_NEIGHBORS, len(seen) // 4 - 1)
+        m = min(NEIGHBORS, len(seen) // 4 - 1)
         far, _ = table.among(Probes(self.rows[judges], rest[judges], none), params.lengthscale, m, mask).predict(
             kernel, params
         )
@@ -308,7 +313,7 @@ class _Sample:
         params, n = judged.params, len(self.y)
         rows = self.engine.whiten(self.whitener.stretched(1 / np.asarray(params.lengthscale)), self.X)
         built = self.engine.build(
-            rows, self.y - trend(self.rows), "auto", min(_NEIGHBORS, n), np.arange(min(n, 500)), seed
+            rows, self.y - trend(self.rows), "auto", min(NEIGHBORS, n), np.arange(min(n, 500)), seed
         )
         return Member(
             judged.kernel, np.asarray(params.lengthscale), params.kernel_variance, params.noise_variance, built.index,

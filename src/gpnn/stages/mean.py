@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from gpnn.common.errors import InvalidInputError
@@ -70,3 +71,12 @@ def add_mean(mean, X: Array, y: Array, sign: float = 1.0, n_jobs: int | None = N
 
     for_each_block(add, len(X), _ROWS, n_jobs, progress)
     return total
+
+
+def means_at(mean, values: Array, rows: NDArray[np.integer], n: int) -> Array | None:
+    """The mean function's values at some rows of a table of n, as a column of that table; None if it is one number."""
+    if isinstance(mean, Constant):
+        return None
+    column = np.zeros(n)
+    column[rows] = values
+    return column

@@ -74,6 +74,8 @@ class Suspects:
         if len(self):
             model._set_aside = np.union1d(self.rows, kept[model._set_aside])
             model.calibration_rows_ = kept[model.calibration_rows_]
+            if model._far is not None:
+                model._far = replace(model._far, rows=kept[model._far.rows])
 
 
 def leave_out_suspects(

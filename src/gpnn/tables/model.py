@@ -165,6 +165,28 @@ class TableModel:
         self.regressor.recalibrate(X, y)
         return self
 
+    def explain(self, table, missing: str | None = None):
+        """Of each row, why it is predicted as it is: `GPnnRegressor.explain`. Training rows are numbered from 0, as they
+        were learned from: without those that `fit` left out for a missing value."""
+        X = self.read_inputs(table, missing)
+        return self.regressor.explain(X)
+
+    def read_inputs(self, table, missing: str | None = None) -> pd.DataFrame:
+        """Encoded inputs of every row, but of those that `missing` (default: as in `fit`) leaves out."""
+        table, missing = self._prepare(table, missing, [])
+        unknown: Counter = Counter()
+        parts = [self.encoder.encode(batch, unknown) for batch in table.batches(self.encoder.inputs)]
+        X = np.concatenate([np.empty((0, len(self.encoder.outputs))), *parts])
+        if missing == "impute":
+            self.encoder.impute(X)
+        whole = ~np.isnan(X).any(axis=1)
+        if missing == "error" and not whole.all():
+            counts = self.encoder.missing_by_column(X)
+            raise InvalidInputError(f"{table.name}: " + missing_message(counts, int((~whole).sum()), _CURE))
+        warn_of_unknown(unknown)
+        _warn_of_dropped(int((~whole).sum()), len(X), "were left out: a value is missing")
+        return _named(X[whole], self.encoder)
+
     def predict(self, table, coverage: float = 0.9, keep: list[str] | None = None, missing: str | None = None):
         """A pyarrow table: the columns to keep, then mean, sd, lower, upper and support, a row for each row."""
         table, missing = self._prepare(table, missing, keep or [])
