@@ -3,8 +3,9 @@ Why this prediction?
 ====================
 
 A prediction is a weighted sum of the targets of its nearest rows, so it can be taken apart to the last digit:
-mean = offset + Σ weights·y. Left, one query and the rows that decided it; in the middle, what each column contributes to
-the distances between rows, with its uncertainty; right, what the mean does as one column moves and the others stay.
+mean = offset + Σ weights·y. Left, one query and the rows that decided it; in the middle, what each column contributes
+to the distances between rows, with its uncertainty; right, what the mean does as one column moves and the others
+stay.
 """
 
 import matplotlib.pyplot as plt

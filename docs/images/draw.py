@@ -1,5 +1,5 @@
-"""Draw the figures of README and the guide again: python docs/images/draw.py (with gpnn[docs], and the survey in the data
-directory). `--guide` leaves README's out, which needs the survey."""
+"""Draw the figures of README and the guide again: python docs/images/draw.py (with gpnn[docs], and the survey in the
+data directory). `--guide` leaves README's out, which needs the survey."""
 
 import runpy
 import sys

@@ -64,7 +64,7 @@ def with_gaps():
         model = GPnnRegressor(kernel="matern32", whitening="diagonal", mean="linear", random_state=0, n_jobs=1)
         with pytest.warns(UserWarning, match="left out"):
             model.fit(X, y)
-    queries = np.vstack([X[:30], X[:30] + [4.0, 0.0, 0.0], X[:30] + [0.0, 90.0, 1.0]])
+    queries = np.vstack([X[:30], X[:30] + np.array([4.0, 0.0, 0.0]), X[:30] + np.array([0.0, 90.0, 1.0])])
     return model, X, y, queries
 
 
@@ -74,7 +74,8 @@ def test_beyond_the_support_too(with_gaps, tmp_path):
     model.set_params(engine="reference")
     found, law = model.explain(queries), model.predict_distribution(queries)
     model.set_params(engine="cpu")
-    assert (law.support[30:] < 0.01).any() and found.indices.shape[1] > model.n_neighbors_
+    assert (law.support[30:] < 0.01).any()
+    assert found.indices.shape[1] > model.n_neighbors_
     np.testing.assert_allclose(found.mean(y), law.mean, rtol=1e-5)  # trends are of float32 columns
     np.testing.assert_allclose(found.mean(), law.mean, rtol=1e-5)
     np.testing.assert_allclose(found.y[found.weights != 0], y[found.indices[found.weights != 0]], rtol=1e-4, atol=1e-3)
@@ -119,7 +120,8 @@ def test_columns_that_matter_are_told_with_their_uncertainty():
     assert found.names == ("strong", "weak", "nothing")
     assert found.share[0] > found.share[1] > found.share[2]
     assert found.share.sum() == pytest.approx(1)
-    assert (found.lower <= found.share).all() and (found.share <= found.upper).all()
+    assert (found.lower <= found.share).all()
+    assert (found.share <= found.upper).all()
     assert found.lower[0] > found.upper[1]
     importance = permutation_importance(model, X[:300], y[:300], n_repeats=2, random_state=0).importances_mean
     assert importance[0] > importance[1] > importance[2] - 0.01

@@ -38,8 +38,8 @@ class Explaining:
         return Neighbors(self._numbered(found.indices), found.distances)
 
     def explain(self: Any, X) -> Explanation:
-        """Which training rows made the prediction at each row of X (q, d), and how: mean = offset + Σ weights·y[indices]
-        to rounding, y as in `fit`. Also the effective number of rows, what each column contributed to their distances,
+        """Which training rows made the prediction at each row of X (q, d): mean = offset + Σ weights·y[indices] to
+        rounding, y as in `fit`. Also the effective number of rows, what each column contributed to their distances,
         and the support. Beyond the support, rows that the models for gaps answer from are among them."""
         check_is_fitted(self)
         return self._explain(check_new_rows(self, X))
@@ -63,8 +63,8 @@ class Explaining:
         n = self.fit_report_["n"] if hasattr(self, "fit_report_") else 0
         if rows.dtype.kind not in "iu" or (len(rows) and not 0 <= rows[0] <= rows[-1] < max(n, 1)):
             raise InvalidInputError(
-                f"rows = {listed([str(row) for row in rows])} must be numbers of training rows, 0 to {n - 1:,}, as they "
-                "were given to fit."
+                f"rows = {listed([str(row) for row in rows])} must be numbers of training rows, 0 to {n - 1:,}, as "
+                "they were given to fit."
             )
         return influence(self.explain(X), rows.astype(np.int64))
 

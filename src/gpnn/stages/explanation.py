@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +106,8 @@ def explained(
 ) -> Explanation:
     """Of rows X (q, d). Offsets are still without the mean function at X itself, and y without a constant one.
 
-    numbered: the engine's rows as they are numbered in the user's table; means: the mean function at the rows of that table, None for 0.
+    numbered: the engine's rows as they are numbered in the user's table; means: the mean function at the rows of that
+    table, None for 0.
     """
     parts = [_explained(near, far, engine, X[part], numbered, y_std, means) for part in blocks(len(X), _BLOCK)]
     if not parts:
@@ -114,10 +116,11 @@ def explained(
         support = None if far is None else nothing
         return Explanation(empty.astype(np.int64), empty, empty, nothing, nothing, np.zeros((0, d)), empty, support)
     width = max(part.indices.shape[1] for part in parts)
-    columns = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
+    columns: dict[str, Any] = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
     for name, filled in (("indices", 1.0), ("y", 1.0), ("weights", 0.0)):
         columns[name] = [_widened(of, width, filled) for of in columns[name]]
-    return Explanation(**{name: None if of[0] is None else np.concatenate(of) for name, of in columns.items()})
+    whole: dict[str, Any] = {name: None if of[0] is None else np.concatenate(of) for name, of in columns.items()}
+    return Explanation(**whole)
 
 
 def _explained(near, far, engine, X, numbered, y_std, means) -> Explanation:

@@ -166,10 +166,9 @@ class TableModel:
         return self
 
     def explain(self, table, missing: str | None = None):
-        """Of each row, why it is predicted as it is: `GPnnRegressor.explain`. Training rows are numbered from 0, as they
-        were learned from: without those that `fit` left out for a missing value."""
-        X = self.read_inputs(table, missing)
-        return self.regressor.explain(X)
+        """Of each row, why it is predicted as it is: `GPnnRegressor.explain`. Training rows are numbered from 0, as
+        they were learned from: without those that `fit` left out for a missing value."""
+        return self.regressor.explain(self.read_inputs(table, missing))
 
     def read_inputs(self, table, missing: str | None = None) -> pd.DataFrame:
         """Encoded inputs of every row, but of those that `missing` (default: as in `fit`) leaves out."""

@@ -198,7 +198,8 @@ def _weights_block(kernel_tag, X_star, neighbors, y, inverse_lengthscale, ratio,
 def local_weights(
     X_star: Array, neighbors: Array, kernel: Kernel, params: Hyperparameters, noise: Array | None = None
 ) -> Array:
-    """What each neighbour's y is multiplied by in μ* (q, m): A⁻¹h / precision, in float64. Arguments as `solve_path`."""
+    """What each neighbour's y is multiplied by in μ* (q, m): A⁻¹h / precision, in float64. Arguments as for
+    `solve_path`."""
     queries, m, d = neighbors.shape
     weights = np.full((queries, m), np.nan)
     for extra in JITTERS:
