@@ -157,6 +157,10 @@ class Probes:
     own: NDArray[np.int64]
     noise: Noise | None = None
 
+    @property
+    def known(self) -> Array | None:
+        return None if self.noise is None else self.noise.known
+
     def __len__(self) -> int:
         return len(self.y)
 

@@ -51,6 +51,15 @@ class Noise:
     def variance(self, params: Hyperparameters) -> Array:
         return params.noise_variance * self.share + self.known
 
+    @property
+    def weights(self) -> Array | None:
+        """None where all are 1."""
+        return None if (self.share == 1).all() else 1 / self.share
+
+    def in_units_of(self, y_std: float) -> Noise:
+        """Of y divided by y_std."""
+        return Noise(self.share, self.known / y_std**2)
+
     def scaled(self, alpha: float) -> Noise:
         """As it is to a process whose variances are multiplied by α: its means do not change."""
         return Noise(self.share, alpha * self.known)

@@ -22,7 +22,7 @@ from gpnn.common import metrics
 from gpnn.common.errors import GPnnWarning
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.engines import Engine, Learner, Neighborhoods, Probes
+from gpnn.engines import Engine, Learner, Neighborhoods, Noise, Probes
 from gpnn.engines.index import NeighborIndex
 from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, in_parallel, one_blas_thread, progress_bar
@@ -90,6 +90,7 @@ class Member:
     noise_variance: float
     index: NeighborIndex
     y: Array
+    noise: Noise | None = None
 
     def law(self, engine: Engine, Z: Array) -> Prediction:
         X_star = np.clip(Z / self.lengthscale, -FARTHEST, FARTHEST).astype(np.float32)
@@ -99,7 +100,7 @@ class Member:
         return Prediction(found.mean[:, 0], found.variance[:, 0])
 
     def held_by(self, engine: Engine) -> Engine:
-        return engine.hold(self.index, self.y)
+        return engine.hold(self.index, self.y, self.noise)
 
 
 @dataclass(frozen=True)
@@ -134,14 +135,14 @@ class Far:
         """Of queries for which the local process claims that variance: whether the members are to be asked."""
         return np.log(claimed) > self.edge
 
-    def law(self, engine: Engine, X: Array) -> Prediction:
-        """The members' own, in whitened units of y."""
+    def law(self, engine: Engine, X: Array, known: Array | None = None) -> Prediction:
+        """The members' own, in whitened units of y; known: of the noise of y* (q,), where some of it is."""
         Z = self.whitener.transform(X)
         laws = [member.law(engine, Z) for member in self.members]
         means, variances = ([getattr(law, name) for law in laws] for name in ("mean", "variance"))
         # Where they differ, their metrics do: none has seen the like.
         variance = self.alpha * np.mean(variances, axis=0) + self.floor + np.var(means, axis=0)
-        return Prediction(np.mean(means, axis=0) + self.trend(Z), variance)
+        return Prediction(np.mean(means, axis=0) + self.trend(Z), variance).with_noise(known)
 
     def mixed(self, near: Prediction, far: Prediction, claimed: Array) -> Prediction:
         x = np.log(claimed)
@@ -179,15 +180,18 @@ def sample_size(n: int, d: int) -> int:
     return min(n, _ROWS, max(_FEWEST_ROWS, _NUMBERS // d))
 
 
-def answer(near: Near, far: Far | None, engine: Engine, X: Array, progress: str | None = None):
+def answer(
+    near: Near, far: Far | None, engine: Engine, X: Array, progress: str | None = None, known: Array | None = None
+) -> tuple[Prediction, float]:
     """The laws of rows X (q, d) in whitened units of y, with their support, and the largest jitter that was needed.
 
-    `engine` holds the local process's rows."""
+    `engine` holds the local process's rows. known (q,): of the noise of y*, where some of it is."""
     mean, variance, support = np.empty((3, len(X)))
     jitter = 0.0
     with progress_bar(len(X), progress) as bar, one_blas_thread():
         for part in blocks(len(X), _ANSWERED):
             law, claimed, jitters = near.law(engine, X[part], bar)
+            law = law.with_noise(None if known is None else known[part])
             mean[part], variance[part], jitter = law.mean, law.variance, max(jitter, float(jitters.max(initial=0.0)))
             if far is None:
                 continue
@@ -195,9 +199,9 @@ def answer(near: Near, far: Far | None, engine: Engine, X: Array, progress: str 
             outside = np.flatnonzero(far.outside(claimed))
             if len(outside):
                 at = part.start + outside
-                mixed = far.mixed(law[outside], far.law(engine, X[at]), claimed[outside])
+                mixed = far.mixed(law[outside], far.law(engine, X[at], law[outside].known), claimed[outside])
                 mean[at], variance[at] = mixed.mean, mixed.variance
-    return Prediction(mean, variance, support=None if far is None else support), jitter
+    return Prediction(mean, variance, support=None if far is None else support, known=known), jitter
 
 
 def learn_far(
@@ -210,6 +214,7 @@ def learn_far(
     engine: Engine,
     rng: np.random.Generator,
     progress: str | None = None,
+    noise: Noise | None = None,
 ) -> Far:
     """From X (n, d) in the user's columns and y (n,) in whitened units.
 
@@ -222,7 +227,8 @@ def learn_far(
     claimed = _claimed(X, near, verdict, engine)
     hiding: Hiding = Slabs(near.whitener.transform(X[rows])) if queries is None else queries.of(rows)
     whitener = whitening(X[rows], y[rows])
-    sample = _Sample(X[rows], y[rows], whitener, near, hiding, engine)
+    of_rows = None if noise is None else noise[rows]
+    sample = _Sample(X[rows], y[rows], whitener, near, hiding, engine, of_rows, verdict.calibration.alpha)
     first, *more = hiding.folds(rng)
 
     def in_turn(tasks: list[partial]) -> list[_Judged]:
@@ -246,7 +252,8 @@ def learn_far(
     beyond = reserved[far.outside(claimed[reserved])]
     if not hiding.everywhere and len(beyond) >= _FEWEST_AT_EDGE:
         at = verdict.rows[beyond]
-        far = _reconciled(far, y[at], verdict.law[beyond], far.law(engine, X[at]), np.log(claimed[beyond]))
+        judges = verdict.law[beyond]
+        far = _reconciled(far, y[at], judges, far.law(engine, X[at], judges.known), np.log(claimed[beyond]))
     return replace(far, widening=_widening(judged, far, far_law))
 
 
@@ -272,8 +279,19 @@ class _Judged(NamedTuple):
 
 
 class _Sample:
-    def __init__(self, X: Array, y: Array, whitener: Whitener, near: Near, hiding: Hiding, engine: Engine):
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        whitener: Whitener,
+        near: Near,
+        hiding: Hiding,
+        engine: Engine,
+        noise: Noise | None = None,
+        alpha: float = 1.0,
+    ):
         self.X, self.y, self.whitener, self.near, self.hiding, self.engine = X, y, whitener, near, hiding, engine
+        self.noise, self.alpha = noise, alpha  # by which the local process's variances were multiplied
         self.rows, self.near_rows = whitener.transform(X), near.whitener.transform(X)
 
     def judged(self, fold: Fold, kernel_name: str, with_trend: bool, rng: np.random.Generator) -> _Judged:
@@ -282,42 +300,49 @@ class _Sample:
         seen = np.setdiff1d(np.arange(len(self.y)), fold.hidden, assume_unique=True)
         trend = Trend.fit(self.rows[seen], self.y[seen]) if with_trend else Trend.none(self.X.shape[1])
         rest = self.y - trend(self.rows)
-        table = _Table(self.rows[seen], rest[seen], self._learner(self.whitener, seen, rest, rng))
+        table = _Table(
+            self.rows[seen], rest[seen], self._learner(self.whitener, seen, rest, rng), noise=self._noise_of(seen)
+        )
         table.mask = lambda own: self.hiding.mask(seen[own], seen, rng)
         params = refine(table, table, kernel, _START, _ROUNDS, rng, most_queries=_QUERIES)
         judges = fold.judge[:_JUDGES]
         mask = self.hiding.mask_of_judges(judges, seen, rng)
         none = np.full(len(judges), -1)
         m = min(NEIGHBORS, len(seen) // 4 - 1)
-        far, _ = table.among(Probes(self.rows[judges], rest[judges], none), params.lengthscale, m, mask).predict(
-            kernel, params
-        )
-        local = _Table(self.near_rows[seen], self.y[seen], self._learner(near.whitener, seen, self.y, rng))
-        probes, scale = Probes(self.near_rows[judges], self.y[judges], none), near.params.lengthscale
+        probes = Probes(self.rows[judges], rest[judges], none, self._noise_of(judges))
+        far, _ = table.among(probes, params.lengthscale, m, mask).predict(kernel, params)
+        local = _Table(self.near_rows[seen], self.y[seen], self._learner(near.whitener, seen, self.y, rng, self.alpha))
+        probes, scale = replace(probes, X=self.near_rows[judges], y=self.y[judges]), near.params.lengthscale
         claimed, innovations = local.among(probes, scale, min(m, near.n_neighbors), mask).predict(
             near.kernel, near.params
         )  # by its nearest rows only: few are enough to tell how it does there
         far = replace(far, mean=far.mean + trend(self.rows[judges]))
         sane = np.flatnonzero(np.isfinite(far.variance) & np.isfinite(claimed.variance))  # no system was singular
-        local_law, variance = near.calibrated(claimed, innovations), claimed.variance
+        local_law, variance = near.calibrated(claimed, innovations), claimed.own
         return _Judged(
             kernel_name, params, self.y[judges[sane]], far[sane], local_law[sane], variance[sane], fold.part[sane]
         )
 
-    def _learner(self, whitener: Whitener, seen: Rows, y: Array, rng: np.random.Generator) -> Learner:
-        rows = self.engine.whiten(whitener, self.X[seen])
-        return self.engine.learner(rows, y[seen], int(rng.integers(2**31))).branch(n_jobs=1)
+    def _learner(
+        self, whitener: Whitener, seen: Rows, y: Array, rng: np.random.Generator, alpha: float = 1.0
+    ) -> Learner:
+        rows, noise = self.engine.whiten(whitener, self.X[seen]), self._noise_of(seen)
+        noise = None if noise is None else noise.scaled(alpha)
+        return self.engine.learner(rows, y[seen], int(rng.integers(2**31)), noise).branch(n_jobs=1)
+
+    def _noise_of(self, rows: Rows) -> Noise | None:
+        return None if self.noise is None else self.noise[rows]
 
     def member(self, judged: _Judged, trend: Trend, seed: int) -> Member:
         """What was learned, with all rows to predict from."""
         params, n = judged.params, len(self.y)
         rows = self.engine.whiten(self.whitener.stretched(1 / np.asarray(params.lengthscale)), self.X)
         built = self.engine.build(
-            rows, self.y - trend(self.rows), "auto", min(NEIGHBORS, n), np.arange(min(n, 500)), seed
+            rows, self.y - trend(self.rows), "auto", min(NEIGHBORS, n), np.arange(min(n, 500)), seed, noise=self.noise
         )
         return Member(
             judged.kernel, np.asarray(params.lengthscale), params.kernel_variance, params.noise_variance, built.index,
-            built.y,
+            built.y, built.noise,
         )  # fmt: skip
 
 
@@ -329,6 +354,7 @@ class _Table:
     y: Array
     learner: Learner
     mask: Callable[[Rows], Mask] | None = None
+    noise: Noise | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -338,7 +364,7 @@ class _Table:
         return len(self.y)
 
     def __getitem__(self, chosen: Rows) -> Probes:
-        return Probes(self.rows[chosen], self.y[chosen], chosen)
+        return Probes(self.rows[chosen], self.y[chosen], chosen, None if self.noise is None else self.noise[chosen])
 
     def neighborhoods(self, probes: Probes, lengthscale: Array | float, n_neighbors: int) -> Neighborhoods:
         assert self.mask is not None
@@ -413,4 +439,6 @@ def _widening(judged: Sequence[_Judged], far: Far, far_law: Prediction) -> float
 
 
 def _joined(laws: Sequence[Prediction]) -> Prediction:
-    return Prediction(np.concatenate([law.mean for law in laws]), np.concatenate([law.variance for law in laws]))
+    mean, variance = (np.concatenate([getattr(law, name) for law in laws]) for name in ("mean", "variance"))
+    known = [law.known for law in laws if law.known is not None]
+    return Prediction(mean, variance, known=np.concatenate(known) if known else None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array
@@ -22,8 +23,8 @@ class Constant:
     def __init__(self, value: float | None = None):
         self.value = value
 
-    def fit(self, X: Array, y: Array) -> Constant:
-        return Constant(float(np.mean(y)) if self.value is None else self.value)
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Constant:
+        return Constant(float(np.average(y, weights=sample_weight)) if self.value is None else self.value)
 
     def predict(self, X: Array) -> Array:
         return np.full(len(X), self.value)
@@ -37,12 +38,12 @@ class Linear:
     weights: Array = field(default_factory=lambda: np.zeros(0))
     value: float = 0.0
 
-    def fit(self, X: Array, y: Array) -> Linear:
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Linear:
         from sklearn.linear_model import Ridge  # which few fits and no prediction need
         from sklearn.preprocessing import StandardScaler
 
-        scaler = StandardScaler().fit(X)
-        ridge = Ridge(alpha=1e-6).fit(scaler.transform(X), y)
+        scaler = StandardScaler().fit(X, sample_weight=sample_weight)
+        ridge = Ridge(alpha=1e-6).fit(scaler.transform(X), y, sample_weight)
         return Linear(scaler.mean_, ridge.coef_ / scaler.scale_, float(ridge.intercept_))
 
     def predict(self, X: Array) -> Array:
@@ -60,6 +61,13 @@ def make_mean(mean):
             f"mean = {mean!r} has no fit and predict. Give one of {', '.join(MEANS)}, or a scikit-learn regressor."
         )
     return clone(mean)
+
+
+def fit_mean(mean, X: Array, y: Array, weights: Array | None):
+    """A fitted mean; by weighted rows, if it can be."""
+    if weights is None or not has_fit_parameter(mean, "sample_weight"):
+        return mean.fit(X, y)
+    return mean.fit(X, y, sample_weight=weights)
 
 
 def add_mean(mean, X: Array, y: Array, sign: float = 1.0, n_jobs: int | None = None, progress: str | None = None):

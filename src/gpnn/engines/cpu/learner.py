@@ -122,4 +122,4 @@ class CPUNeighborhoods:
             )  # fmt: skip
 
         for_each_block(one, q, _PREDICTED, self.n_jobs)
-        return Prediction(self.probes.y - outcomes[:, 0], outcomes[:, 1]), innovations
+        return Prediction(self.probes.y - outcomes[:, 0], outcomes[:, 1], known=self.probes.known), innovations

@@ -61,7 +61,9 @@ class GPULearner:
         known = self.noise is not None and probes.noise is not None
         noise_star = upload(probes.noise.columns, device) if known and probes.noise is not None else None
         noise = self.noise if known else None
-        return GPUNeighborhoods(self.rows, self.y, X, upload(probes.y, device), neighbors, noise_star, noise)
+        return GPUNeighborhoods(
+            self.rows, self.y, X, upload(probes.y, device), neighbors, noise_star, noise, probes.known
+        )
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class GPUNeighborhoods:
     neighbors: torch.Tensor
     noise_star: torch.Tensor | None = None
     noise: torch.Tensor | None = None
+    known: Array | None = None
 
     def gradient(
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
@@ -92,7 +95,8 @@ class GPUNeighborhoods:
         fine = torch.isfinite(outcomes[:, 1])
         error, variance = torch.where(fine, outcomes[:, 0], 0.0), torch.where(fine, outcomes[:, 1], float("inf"))
         innovations = torch.where(fine[:, None], innovations, 1.0)
-        return Prediction((self.y_star - error).cpu().numpy(), variance.cpu().numpy()), innovations.cpu().numpy()
+        law = Prediction((self.y_star - error).cpu().numpy(), variance.cpu().numpy(), known=self.known)
+        return law, innovations.cpu().numpy()
 
     def _launch(self, chosen: NDArray, kernel: Kernel, settings: list, gradients, outcomes, innovations) -> None:
         m, d = self.neighbors.shape[1], self.rows.shape[1]
