@@ -41,7 +41,8 @@ class OnCPU:
         mean, shrinkage, errors, innovations = np.empty((q, 1)), np.empty((q, 1)), np.empty((2, q)), np.empty((q, m))
         solver._solve_block(
             KERNEL_TAGS[kernel], self.X_star.astype(dtype), np.ascontiguousarray(self.N[:, :m], dtype),
-            np.ascontiguousarray(self.y[:, :m]), solver._inverse(lengthscale, d, dtype), dtype(ratio), np.ones(q, bool),
+            np.ascontiguousarray(self.y[:, :m]), solver._inverse(lengthscale, d, dtype), np.full((q, m), ratio, dtype),
+            np.ones(q, bool),
             *solver._scratch(m, d, dtype), np.array([m]), mean, shrinkage, innovations, errors,
         )  # fmt: skip
         return mean[:, 0], shrinkage[:, 0], errors
@@ -65,8 +66,18 @@ class OnGPU:
 
         kind = {np.float32: torch.float32, np.float64: torch.float64}[dtype]
         neighbors, params = self.neighbors[:, :m].contiguous(), Hyperparameters(lengthscale, 1.0, ratio)
+        ratios = torch.full((1,), ratio, dtype=torch.float64, device=self.X_star.device)
         mean, shrinkage, _, errors = _attempt(
-            self.held.cells, self.held.y, neighbors, self.X_star, KERNELS[kernel], params, np.array([m]), 1, kind, 0.0
+            self.held.cells,
+            self.held.y,
+            ratios,
+            neighbors,
+            self.X_star,
+            KERNELS[kernel],
+            params,
+            np.array([m]),
+            1,
+            kind,
         )
         return mean[:, 0].cpu().numpy(), shrinkage[:, 0].cpu().numpy(), [error.cpu().numpy() for error in errors]
 

@@ -28,7 +28,16 @@ QUICK = {
 """For the paper's recipe on few rows; what the default adds to it is tested in test_learned_metric.py."""
 
 
-@parametrize_with_checks([GPnnRegressor(random_state=0), GPnnRegressor.paper(n_neighbors=30, random_state=0)])
+def _cannot_hold(estimator):
+    name = "check_sample_weight_equivalence_on_dense_data"
+    return {name: "parameters come from rows drawn at random, of which repeated rows are more: given the same "
+            "parameters, a weight is a repetition (stages/test_noise.py)"}  # fmt: skip
+
+
+@parametrize_with_checks(
+    [GPnnRegressor(random_state=0), GPnnRegressor.paper(n_neighbors=30, random_state=0)],
+    expected_failed_checks=_cannot_hold,
+)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_estimator_checks(estimator, check, few_steps):
     check(estimator)

@@ -13,25 +13,27 @@ from gpnn.stages.refinement import predict, refine
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("s", "d"), [(32, 5), (20, 1), (2, 3)])
-def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_right(kernel, s, d, rng):
+@pytest.mark.parametrize(("s", "d", "known"), [(32, 5, False), (20, 1, False), (2, 3, False), (20, 2, True)])
+def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_right(kernel, s, d, known, rng):
     X, y = rng.normal(size=(s, d)), rng.normal(size=s)
     theta = np.concatenate([rng.uniform(0.5, 2, d), [1.3, 0.2]])
     work, outcome, innovations = scratch(s, d), np.empty(2), np.empty(s - 1)
+    noise = rng.uniform(0.1, 2, size=(s, 2)) if known else None
 
     def value(theta):
         gradient = np.empty(d + 2)
         loss = predictive_likelihood(
             KERNEL_NUMBERS[kernel], X, y, theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcome,
-            innovations, share, typical,
+            innovations, share, typical, noise,
         )  # fmt: skip
         return loss, gradient
 
     share, typical = 1.0, 1.0
     loss, gradient = value(theta)
     params = Hyperparameters(theta[:d], theta[d], theta[d + 1])
-    law = reference.solve(X[-1:], X[None, :-1], y[None, :-1], get_kernel(kernel), params)
-    error, variance = y[-1] - law.mean[0], law.variance[0]
+    each = np.full(s, 0.2) if noise is None else 0.2 * noise[:, 0] + noise[:, 1]
+    law = reference.solve(X[-1:], X[None, :-1], y[None, :-1], get_kernel(kernel), params, each[None, :-1])
+    error, variance = y[-1] - law.mean[0], law.variance[0] - 0.2 + each[-1]
     np.testing.assert_allclose(outcome, [error, variance], rtol=1e-10)
     np.testing.assert_allclose(innovations, law.innovations[0], rtol=1e-8)
     assert loss == pytest.approx(0.5 * (np.log(2 * np.pi * variance) + error**2 / variance), rel=1e-10)

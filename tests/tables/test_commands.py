@@ -264,3 +264,29 @@ def test_without_pyarrow_the_cure_is_named(model_file, table, monkeypatch, capsy
     with pytest.raises(MissingExtraError):
         gpnn.TableModel  # noqa: B018
     assert main(["inspect", str(model_file)]) == 0
+
+
+def test_explain(model, model_file, new, table, capsys):
+    assert main(["explain", str(model_file), table, "--rows", "2", "--top", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("these rows decided:") == 2
+    assert main(["explain", str(model_file), table, "--rows", "2", "--json"]) == 0
+    first, _ = json.loads(capsys.readouterr().out)
+    found = model.explain(new)
+    rows, weights = found.decisive(5)
+    assert [one["row"] for one in first["decisive"]] == rows[0].tolist()
+    assert [one["weight"] for one in first["decisive"]] == pytest.approx(weights[0].tolist())
+    assert first["predicted"] == pytest.approx(found.mean()[0], rel=1e-4)
+    assert sum(first["columns"].values()) <= 1 + 1e-9
+
+
+def test_nothing_to_explain(model_file, new, tmp_path, capsys):
+    new[:0].to_csv(tmp_path / "empty.csv", index=False)
+    assert main(["explain", str(model_file), str(tmp_path / "empty.csv")]) == 2
+    assert "gpnn:" in capsys.readouterr().err
+    new.loc[3, "size"] = np.nan
+    new.to_csv(tmp_path / "gaps.csv", index=False)
+    assert main(["explain", str(model_file), str(tmp_path / "gaps.csv")]) == 2
+    assert "size" in capsys.readouterr().err
+    assert main(["explain", str(model_file), str(tmp_path / "gaps.csv"), "--drop-missing"]) == 0
+    assert "1 of 50 rows were left out" in capsys.readouterr().err

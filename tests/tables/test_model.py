@@ -225,3 +225,28 @@ def test_kept_columns_must_have_names_of_their_own(keep, model, new):
     new["mean"] = 1.0
     with pytest.raises(InvalidInputError, match="must differ"):
         model.predict(new, keep=keep)
+
+
+def test_columns_of_noise_and_weights_are_no_inputs(make_frame, quick_regressor, tmp_path):
+    train, new = make_frame(300), make_frame(40, seed=1)
+    train["error"], train["count"] = np.where(train.rooms > 4, 1.0, 0.01), np.arange(300) % 3
+    model = TableModel.fit(train, "price", regressor=quick_regressor, noise="error", weight="count")
+    assert not {"error", "count"} & set(model.encoder.inputs)
+    by_hand = model.regressor
+    assert by_hand._noise.share.min() == 0.5
+    assert len(by_hand._y) == 200  # rows without weight are not there
+    model.save(tmp_path / "model.gpnn")
+    loaded = TableModel.load(tmp_path / "model.gpnn")
+    assert (loaded.noise, loaded.weight) == ("error", "count")
+    X_new = loaded.read_inputs(new)
+    np.testing.assert_array_equal(loaded.predict(new)["sd"], by_hand.predict(X_new, return_std=True)[1])  # as is usual
+    new["error"] = 4.0
+    found = loaded.predict(new)["sd"].to_numpy()
+    np.testing.assert_allclose(found, by_hand.predict(X_new, return_std=True, noise_variance=4.0)[1])
+    assert loaded.evaluate(new)["calibration"] == pytest.approx(
+        np.mean((new["price"] - by_hand.predict(X_new)) ** 2 / found**2)
+    )
+    new.loc[3, "error"] = None
+    assert loaded.predict(new, missing="drop")["mean"].null_count == 1
+    with pytest.raises(InvalidInputError, match="noise or weights"):
+        TableModel.fit(train, "price", noise="nothing")

@@ -29,6 +29,8 @@ def add_to(commands) -> None:
     to_come.add_argument("--group", metavar="COLUMN",
         help="if new rows will be of groups that no training row has, such as new patients: their label")  # fmt: skip
     to_come.add_argument("--time", metavar="COLUMN", help="if new rows will be later than the training rows: when")
+    add("--noise", metavar="COLUMN", help="what is known of the target's noise: a column of variances, in its units²")
+    add("--weight", metavar="COLUMN", help="weights of the rows: w is as w rows with the same target")
     add("--paper", action="store_true", help="the published recipe: exponential kernel, m = 400, one lengthscale")
     add("--kernel", choices=["auto", *KERNELS], help="(default: chosen on held-out rows)")
     add("--neighbors", type=whole_number(1), metavar="M", help="rows per prediction (default: chosen on held-out rows)")
@@ -61,6 +63,8 @@ def _run(args: argparse.Namespace) -> None:
         max_levels=args.max_levels,
         group=args.group,
         time=args.time,
+        noise=args.noise,
+        weight=args.weight,
     )
     model.save(args.out)
     inspect.show(args.out, args.json)

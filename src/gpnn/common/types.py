@@ -59,10 +59,25 @@ class Prediction:
     support: Array | None = None
     """(n,) where the model knows: the share of random rows that lie as far from the data as the query does, or farther.
     0.5 is as near as rows usually are to each other; below 0.01 a query lies outside the support."""
+    known: Array | None = None
+    """(n,) where some of the noise is known: that part of `variance`, which no calibration changes."""
 
     def __getitem__(self, rows) -> "Prediction":
-        support = None if self.support is None else self.support[rows]
-        return replace(self, mean=self.mean[rows], variance=self.variance[rows], support=support)
+        support, known = (None if of is None else of[rows] for of in (self.support, self.known))
+        return replace(self, mean=self.mean[rows], variance=self.variance[rows], support=support, known=known)
+
+    def with_noise(self, known: Array | None) -> "Prediction":
+        """The law of y* + noise of that variance, which is known."""
+        return self if known is None else replace(self, variance=self.variance + known, known=known)
+
+    @property
+    def own(self) -> Array:
+        """The variance without what is known of the noise."""
+        return self.variance if self.known is None else self.variance - self.known
+
+    def with_own(self, variance: Array) -> "Prediction":
+        """The same law with another variance beside what is known."""
+        return replace(self, variance=variance if self.known is None else variance + self.known)
 
     @property
     def std(self) -> Array:
@@ -70,7 +85,8 @@ class Prediction:
 
     def affine(self, shift: float, scale: float) -> "Prediction":
         """The law of shift + scale·y*."""
-        return replace(self, mean=shift + scale * self.mean, variance=scale**2 * self.variance)
+        known = None if self.known is None else scale**2 * self.known
+        return replace(self, mean=shift + scale * self.mean, variance=scale**2 * self.variance, known=known)
 
     def __len__(self) -> int:
         return len(self.mean)

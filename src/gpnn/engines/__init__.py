@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from gpnn.common.errors import InvalidInputError, MissingExtraError
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
-from gpnn.engines.local import LocalSolution
+from gpnn.engines.local import LocalSolution, Noise
 
-__all__ = ["ENGINES", "Engine", "Learner", "LocalSolution", "Neighborhoods", "Probes", "check_engine", "make_engine"]
+__all__ = [
+    "ENGINES", "Engine", "Learner", "LocalSolution", "Neighborhoods", "Noise", "Probes", "check_engine", "make_engine",
+]  # fmt: skip
 
 ENGINES = ("cpu", "gpu", "reference")
 
@@ -29,6 +31,8 @@ class Engine(Protocol):
     """The `NeighborIndex` that was built: in this machine's memory, whatever the engine, and good for any other."""
     y: Array
     """Targets, in the order of the index."""
+    noise: Noise | None
+    """What is known of their noise, in that order."""
 
     @property
     def n_learners(self) -> int | None:
@@ -44,7 +48,15 @@ class Engine(Protocol):
         ...
 
     def build(
-        self, rows: Any, y: Array, index: Any, n_neighbors: int, probes: NDArray, seed: int, progress: Any = None
+        self,
+        rows: Any,
+        y: Array,
+        index: Any,
+        n_neighbors: int,
+        probes: NDArray,
+        seed: int,
+        progress: Any = None,
+        noise: Noise | None = None,
     ) -> Self:
         """An engine that holds these rows, which it may overwrite, and their targets.
 
@@ -52,8 +64,8 @@ class Engine(Protocol):
         """
         ...
 
-    def hold(self, index: Any, y: Array) -> Self:
-        """An engine that holds an index built before, here or elsewhere."""
+    def hold(self, index: Any, y: Array, noise: Noise | None = None) -> Self:
+        """An engine that holds an index built before, here or elsewhere. y and noise are in the order of the index."""
         ...
 
     def recall(self, rows: Any, n_neighbors: int) -> float:
@@ -81,7 +93,7 @@ class Engine(Protocol):
         """
         ...
 
-    def learner(self, rows: Any, y: Array, seed: int) -> Learner:
+    def learner(self, rows: Any, y: Array, seed: int, noise: Noise | None = None) -> Learner:
         """For the loops of learning: rows that predict each other in a metric that changes."""
         ...
 
@@ -136,18 +148,25 @@ class Whitening(Protocol):
 class Probes:
     """Rows whose outcome is known and which are predicted as if it were not: X (q, d), y (q,).
 
-    own (q,): the number of each among the rows that it may be predicted from, or −1 if it is not one of them.
+    own (q,): the number of each among the rows that it may be predicted from, or −1 if it is not one of them. noise:
+    of each, where that of the rows is known too.
     """
 
     X: Array
     y: Array
     own: NDArray[np.int64]
+    noise: Noise | None = None
+
+    @property
+    def known(self) -> Array | None:
+        return None if self.noise is None else self.noise.known
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, chosen) -> Probes:
-        return Probes(self.X[chosen], self.y[chosen], self.own[chosen])
+        noise = None if self.noise is None else self.noise[chosen]
+        return Probes(self.X[chosen], self.y[chosen], self.own[chosen], noise)
 
 
 def check_engine(engine: str | Engine) -> None:

@@ -4,6 +4,9 @@ A solver of this machine is a function of the queries, their neighbours and the 
 holds no interpreter lock if it is compiled, and its answer for a query depends on that query's rows alone.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +35,39 @@ FARTHEST = 1e15
 
 EPSILON = 6e-8
 """float32's unit roundoff."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What is known of each row's noise, whose variance is then σ_ξ²·share + known: both (n,), in whitened units."""
+
+    share: Array
+    """1/w for a row of weight w."""
+    known: Array
+
+    def __getitem__(self, rows) -> Noise:
+        return Noise(self.share[rows], self.known[rows])
+
+    def variance(self, params: Hyperparameters) -> Array:
+        return params.noise_variance * self.share + self.known
+
+    @property
+    def weights(self) -> Array | None:
+        """None where all are 1."""
+        return None if (self.share == 1).all() else 1 / self.share
+
+    def in_units_of(self, y_std: float) -> Noise:
+        """Of y divided by y_std."""
+        return Noise(self.share, self.known / y_std**2)
+
+    def scaled(self, alpha: float) -> Noise:
+        """As it is to a process whose variances are multiplied by α: its means do not change."""
+        return Noise(self.share, alpha * self.known)
+
+    @property
+    def columns(self) -> Array:
+        """(n, 2), for compiled code."""
+        return np.stack([self.share, self.known], axis=-1)
 
 
 class LocalSolution(NamedTuple):

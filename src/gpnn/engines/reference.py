@@ -11,12 +11,18 @@ from gpnn.engines.local import JITTERS, LOWEST_PIVOT, LocalSolution
 
 
 def solve(
-    X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters
+    X_star: Array,
+    neighbors: Array,
+    y_neighbors: Array,
+    kernel: Kernel,
+    params: Hyperparameters,
+    noise: Array | None = None,
 ) -> LocalSolution:
+    """noise (q, m): the variance of each neighbour's, if it is not σ_ξ² for all."""
     mean, variance, jitter = np.empty((3, len(X_star)))
     innovations = np.empty(y_neighbors.shape)
     for q, (x, N, y) in enumerate(zip(X_star, neighbors, y_neighbors, strict=True)):
-        K, k_star = covariances(x, N, kernel, params)
+        K, k_star = covariances(x, N, kernel, params, None if noise is None else noise[q])
         cholesky, jitter[q] = factor(K, params.kernel_variance)
         mean[q] = k_star @ cho_solve(cholesky, np.asarray(y, dtype=float))  # eq. 6
         explained = k_star @ cho_solve(cholesky, k_star)
@@ -26,12 +32,14 @@ def solve(
     return LocalSolution(mean, np.maximum(variance, params.noise_variance), jitter, innovations)
 
 
-def covariances(x: Array, N: Array, kernel: Kernel, params: Hyperparameters) -> tuple[Array, Array]:
+def covariances(
+    x: Array, N: Array, kernel: Kernel, params: Hyperparameters, noise: Array | None = None
+) -> tuple[Array, Array]:
     """K_N (m, m), noise included, and k*_N (m,) for one query x (d,) and its neighbours N (m, d)."""
     x, N = (np.asarray(rows, dtype=float) / params.lengthscale for rows in (x, N))
     K = params.kernel_variance * kernel.correlation(squared_distances(N, N))
     k_star = params.kernel_variance * kernel.correlation(squared_distances(N, x[None]))[:, 0]
-    return K + params.noise_variance * np.eye(len(N)), k_star
+    return K + (params.noise_variance if noise is None else noise) * np.eye(len(N)), k_star
 
 
 def factor(K: Array, scale: float):
@@ -54,7 +62,10 @@ class Reference(CPU):
 
     def _solve(self, X_star, neighbors: NDArray, kernel: Kernel, params: Hyperparameters, sizes) -> LocalSolution:
         points, y = self.index.points(neighbors), self.y[neighbors]
-        solutions = [solve(X_star, points[:, :m], y[:, :m], kernel, params) for m in sizes]
+        noise = (
+            np.full(y.shape, params.noise_variance) if self.noise is None else self.noise[neighbors].variance(params)
+        )
+        solutions = [solve(X_star, points[:, :m], y[:, :m], kernel, params, noise[:, :m]) for m in sizes]
         mean, variance = (np.stack([getattr(one, name) for one in solutions], axis=1) for name in ("mean", "variance"))
         jitter = np.max([one.jitter for one in solutions], axis=0)
         return LocalSolution(mean, variance, jitter, solutions[-1].innovations)

@@ -28,6 +28,7 @@ from gpnn.common.errors import FileError, GPnnWarning, InvalidInputError, listed
 from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, NeighborIndex
 from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
+from gpnn.engines.local import Noise
 from gpnn.files import container
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
@@ -43,7 +44,7 @@ _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
-        Mixture, Trend,
+        Mixture, Trend, Noise,
     )
 }  # fmt: skip
 """All that a file may name."""
@@ -63,8 +64,14 @@ _LEARNED: dict[str, Any] = {
 }  # fmt: skip
 """Without these there is no prediction. What else `fit` leaves is kept too, as it is."""
 
-_LATER: dict[str, Any] = {"_far": Far | None, "_factors": tuple[float, float]}
-_BEFORE = {"_far": None, "_factors": UNCHANGED}
+_LATER: dict[str, Any] = {
+    "_far": Far | None,
+    "_factors": tuple[float, float],
+    "_row_means": Array | None,
+    "_noise": Noise | None,
+    "_typical_noise": float | None,
+}
+_BEFORE = {"_far": None, "_factors": UNCHANGED, "_row_means": None, "_noise": None, "_typical_noise": None}
 """Files of earlier versions are without these; what their models do instead."""
 
 _DEEPEST = 50
@@ -310,7 +317,7 @@ def _check_sizes(model: GPnnRegressor) -> None:
     _check_whitener(model.whitener_, d)
     if np.size(model.params_.lengthscale) not in (1, d):
         raise ValueError(f"{d} columns, but {np.size(model.params_.lengthscale)} lengthscales")
-    _check_rows(model.index_, model._y, d, model.n_neighbors_)
+    _check_rows(model.index_, model._y, d, model.n_neighbors_, model._noise)
     if model._far is not None:
         _check_far(model._far, d)
 
@@ -326,13 +333,15 @@ def _check_whitener(whitener: Whitener, d: int) -> None:
         raise ValueError(f"{d} columns, but parts for {columns}")
 
 
-def _check_rows(index: NeighborIndex, y: Array, d: int, n_neighbors: int) -> None:
+def _check_rows(index: NeighborIndex, y: Array, d: int, n_neighbors: int, noise: Noise | None = None) -> None:
     assert isinstance(index, StoredIndex)  # as its type was checked to be
     n = index._rows.n
     if index._rows.d != d:
         raise ValueError(f"{d} columns, but rows of {index._rows.d}")
     if y.shape != (n,) or not 1 <= n_neighbors <= n:
         raise ValueError(f"{n} rows, but targets {y.shape} and {n_neighbors} neighbours")
+    if noise is not None and not noise.share.shape == noise.known.shape == (n,):
+        raise ValueError(f"{n} rows, but noise of {noise.share.shape} and {noise.known.shape}")
 
 
 def _check_far(far: Far, d: int) -> None:
@@ -341,7 +350,9 @@ def _check_far(far: Far, d: int) -> None:
     for member in far.members:
         if not isinstance(member, Member):
             raise TypeError(f"a member is a {type(member).__name__}")
-        _check_rows(member.index, member.y, d, 1)
+        _check_rows(member.index, member.y, d, 1, member.noise)
+        if far.rows is not None and far.rows.shape != member.y.shape:
+            raise ValueError(f"{far.rows.shape} row numbers for {member.y.shape} rows")
         vectors.append(member.lengthscale)
     if {vector.shape for vector in vectors} != {(d,)} or not far.members:
         raise ValueError(f"{d} columns, but parts for {[vector.shape for vector in vectors]}")

@@ -18,9 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
-from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
+from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.index import NeighborIndex
+from gpnn.regressor.explaining import Explaining
+from gpnn.regressor.noise import KnownNoise
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
@@ -30,8 +32,9 @@ from gpnn.stages.gaps import FEWEST_JUDGES, learn_far
 from gpnn.stages.hiding import check_queries_to_come
 from gpnn.stages.holdout import Holdout, hold_out, warn_of_few_rows
 from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges, Verdict
-from gpnn.stages.mean import MEANS, add_mean, make_mean
+from gpnn.stages.mean import MEANS, add_mean, fit_mean, make_mean, means_at
 from gpnn.stages.near import Near
+from gpnn.stages.noise import check_new_noise, check_noise, known_noise, moments
 from gpnn.stages.recalibration import UNCHANGED, recalibrated, rescaled
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
 from gpnn.stages.shapes import GAUSSIAN, Shape
@@ -46,7 +49,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(DistributionRegressor):
+class GPnnRegressor(Explaining, KnownNoise, DistributionRegressor):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -157,63 +160,82 @@ class GPnnRegressor(DistributionRegressor):
         }  # fmt: skip
         return cls(**(recipe | changes))
 
-    def fit(self, X, y, groups=None, times=None) -> GPnnRegressor:
+    def fit(self, X, y, groups=None, times=None, noise_variance=None, sample_weight=None) -> GPnnRegressor:
         """Learn from X (n, d) and y (n,): arrays, or frames whose column names are then remembered.
 
         groups (n,): labels, if queries will be of groups that no training row has, such as new patients. times (n,):
-        numbers or dates, if they will come after the training rows. Neither is an input.
+        numbers or dates, if they will come after the training rows. noise_variance (n,): what is known of each y's
+        noise, in units of y², beside what is learned. sample_weight (n,): a row of weight w is as w rows in its place
+        with the same y, its learned noise 1/w of others'. None of these is an input.
         """
         for name in ("fit_report_", "recalibration_"):  # not fitted until this fit is complete
             self.__dict__.pop(name, None)
         check_settings(self)
         X, y = check_training_data(self, X, y)
         queries = check_queries_to_come(self, len(X), groups, times)
+        noise, weightless = check_noise(len(X), noise_variance, sample_weight)
+        X, y, queries, noise, kept = weightless.taken_from(X, y, queries, noise)
         engine = self._make_engine()
-        report = FitReport(n=len(X), d=X.shape[1], jitter=0.0, engine=engine.describe())  # which must be there
+        report = FitReport(
+            n=len(kept) + len(weightless.rows), d=X.shape[1], jitter=0.0, engine=engine.describe()
+        )  # which must be there
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        leave_out_suspects(self, X, y, queries, engine, rng, report)
+        leave_out_suspects(self, X, y, queries, engine, rng, report, noise)
+        weightless.number_rows_of(self, kept, report)
         self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
         return self
 
-    def _fit_without(self, suspects: Suspects, X, y, queries, engine: Engine, rng, report) -> Prediction:
+    def _fit_without(self, suspects: Suspects, X, y, queries, engine: Engine, rng, report, noise=None) -> Prediction:
         """The stages, on all rows but the suspects. Returns the laws of the calibration rows, each from the others."""
+        n = len(X)
         with report.stage("hold out"):
             holdout = self._hold_out(X, y, engine, rng)
             X, y, holdout, kept = suspects.left_out_of(X, y, holdout)
         with report.stage("mean"):
-            self.mean_ = make_mean(self.mean).fit(X, y)
-            self._y_scale = float(np.mean(y)), float(np.std(y))
-            y = self._add_mean(X, y, -1.0)
+            noise = None if noise is None else noise[kept]
+            weights = None if noise is None else noise.weights
+            self.mean_ = fit_mean(make_mean(self.mean), X, y, weights)
+            self._y_scale = moments(y, weights)
+            rest = self._add_mean(X, y, -1.0)
+            self._row_means, y = means_at(self.mean_, y - rest, kept, n), rest
+            noise = None if noise is None else noise.in_units_of(moments(y, weights)[1])
+            self._typical_noise = float(np.mean(noise.known)) if noise is not None and noise.known.any() else None
         with report.stage("learn"):
-            folds = self._learn(X, y, holdout, engine, rng, report)
+            folds = self._learn(X, y, holdout, engine, rng, report, noise)
         with report.stage("index"):
-            engine = self._build_index(X, y, holdout.hidden, engine, rng, report)
+            engine = self._build_index(X, y, holdout.hidden, engine, rng, report, noise)
         with report.stage("calibrate"):
-            verdict = self._calibrate(X, y, holdout, folds, engine, rng, report)
+            verdict = self._calibrate(X, y, holdout, folds, engine, rng, report, noise)
+            self._noise = None if engine.noise is None else engine.noise.scaled(self.alpha_)
+            engine = engine if noise is None else self._holding_engine()
         self._factors = UNCHANGED
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
-            self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report)
+            self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report, noise)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
-                engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report)
+                noise = None if noise is None else noise.scaled(self.alpha_)
+                engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report, noise)
         suspects.number_rows_of(self, kept)
         return self._in_units_of_y(X[verdict.rows], verdict.law)
 
-    def predict_distribution(self, X) -> Prediction:
-        """The predictive law of y* at each row of X, in the units of y."""
+    def predict_distribution(self, X, noise_variance=None) -> Prediction:
+        """The predictive law of y* at each row of X, in the units of y. noise_variance (q,), or one number: what is
+        known of the noise of y*, if the model was fitted with some; by default as much as the training rows have."""
         check_is_fitted(self)
-        law, jitter = self._law(check_new_rows(self, X), self._holding_engine())
+        X = check_new_rows(self, X)
+        law, jitter = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
         self._warn_of_jitter(jitter)
         if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)
         return law
 
-    def recalibrate(self, X, y) -> GPnnRegressor:
+    def recalibrate(self, X, y, noise_variance=None) -> GPnnRegressor:
         """Variances and the shape of errors as rows X (n, d) ask for whose outcomes y (n,) came after `fit`, like those
         that will be asked for; means stay as they are. `recalibration_` tells what changed, and if that was needed."""
         check_is_fitted(self)
-        law, _ = self._law(check_new_rows(self, X), self._holding_engine())
+        X = check_new_rows(self, X)
+        law, _ = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
         self._factors, self.shape_, self.recalibration_ = recalibrated(self._factors, self.shape_, y, law)
         return self
 
@@ -231,18 +253,6 @@ class GPnnRegressor(DistributionRegressor):
             return law.mean, law.std
 
         return predict
-
-    def kneighbors(self, X) -> Neighbors:
-        """The training rows (numbers as in `fit`) that a prediction at each row of X uses, and their distances in the
-        learned metric. Rows set aside for calibration are never among them."""
-        check_is_fitted(self)
-        X = check_new_rows(self, X)
-        engine = self._holding_engine()
-        found = engine.neighbors(engine.whiten(self.whitener_, X), self.n_neighbors_, self._bar("search"))
-        kept = self.index_.order[found.indices].astype(np.int64)
-        # Of the rows kept, number i stood after as many set aside as lie before it.
-        gaps = self._set_aside - np.arange(len(self._set_aside))
-        return Neighbors(kept + np.searchsorted(gaps, kept, side="right"), found.distances)
 
     def save(self, path) -> None:
         """Write the fitted model to one file: no pickle, complete or not there (docs/model_file.md)."""
@@ -278,24 +288,25 @@ class GPnnRegressor(DistributionRegressor):
         warn_of_few_rows(n, {name: (getattr(self, name), value) for name, value in used.items()})
         return holdout
 
-    def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report) -> list[Fold]:
+    def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report, noise) -> list[Fold]:
         """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined; in folds if few."""
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
         modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
+        weights = None if noise is None else noise.weights
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
-            self.whitener_, report["whitening"] = self._whitener(X, y, modes[-1]), modes[-1]
-            self._search_in_metric_of(self.params or self._phase_1(X, y, holdout, report))
+            self.whitener_, report["whitening"] = self._whitener(X, y, modes[-1], weights=weights), modes[-1]
+            self._search_in_metric_of(self.params or self._phase_1(X, y, holdout, report, noise))
             return []
-        whiteners = {mode: self._whitener(X, y, mode, warn=mode == modes[-1]) for mode in modes}
-        sample = Sample.draw(X, y, holdout, rng)
+        whiteners = {mode: self._whitener(X, y, mode, mode == modes[-1], weights) for mode in modes}
+        sample = Sample.draw(X, y, holdout, rng, noise=noise)
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
         candidates = choose(sample, whiteners, kernels, self.refine, thorough, rng, engine, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
         more_helps = candidates[0].refined and X.shape[1] <= _WIDE
         for numbers, finalists in LARGER_SAMPLES if more_helps else ():
-            larger = Sample.draw(X, y, holdout, rng, numbers)
+            larger = Sample.draw(X, y, holdout, rng, numbers, noise)
             if len(larger.rows) < _LARGER * len(sample.rows):
                 continue
             sample = larger
@@ -305,7 +316,7 @@ class GPnnRegressor(DistributionRegressor):
         self.kernel_ = best.kernel
         self.whitener_, report["whitening"] = whiteners[best.whitening], best.whitening
         few = best.refined and len(X) < FEW and len(holdout.hidden) == 0
-        folds = cross_fit(X, y, holdout, best, self.whitener_, engine, rng) if few else []
+        folds = cross_fit(X, y, holdout, best, self.whitener_, engine, rng, noise) if few else []
         self._search_in_metric_of(best.params)
         return folds
 
@@ -316,18 +327,18 @@ class GPnnRegressor(DistributionRegressor):
             self.whitener_ = self.whitener_.stretched(1 / np.asarray(params.lengthscale))
             self.params_ = replace(params, lengthscale=1.0)
 
-    def _whitener(self, X, y, mode: str, warn: bool = True) -> Whitener:
+    def _whitener(self, X, y, mode: str, warn: bool = True, weights: Array | None = None) -> Whitener:
         names = getattr(self, "feature_names_in_", None)
-        whitener = Whitener.fit(X, y, mode, names, self.n_jobs, warn, self._bar("whiten"))
+        whitener = Whitener.fit(X, y, mode, names, self.n_jobs, warn, self._bar("whiten"), weights)
         return replace(whitener, y_mean=0.0)  # the mean function has taken out what it wanted to
 
-    def _phase_1(self, X, y, holdout: Holdout, report) -> Hyperparameters:
-        settings = self.n_blocks, self.block_size, self.optimizer, self.n_jobs, self._bar("estimate")
+    def _phase_1(self, X, y, holdout: Holdout, report, noise) -> Hyperparameters:
+        settings = self.n_blocks, self.block_size, self.optimizer, self.n_jobs, self._bar("estimate"), noise
         found = estimate_from_rows(X, y, holdout.learn, self.whitener_, get_kernel(self.kernel_), *settings)
         report["likelihood_evaluations"], report["converged"] = found.n_evaluations, found.converged
         return found.params
 
-    def _build_index(self, X, y, hidden, engine: Engine, rng, report) -> Engine:
+    def _build_index(self, X, y, hidden, engine: Engine, rng, report, noise) -> Engine:
         """index_ over all rows but those hidden, and the engine that holds it."""
         self._set_aside = hidden
         rows = engine.whiten(self.whitener_, X, hidden, self._bar("whiten"))
@@ -335,16 +346,17 @@ class GPnnRegressor(DistributionRegressor):
         seed = int(rng.integers(2**31))
         last = rows[probes[-_RECALL_PROBES:]]  # indexes tune themselves on the first
         y_rows = self.whitener_.transform_y(np.delete(y, hidden))
-        engine = engine.build(rows, y_rows, self.index, self.n_neighbors_, probes, seed, self._bar("index"))
-        self.index_, self._y = engine.index, engine.y
+        noise = None if noise is None else noise[np.delete(np.arange(len(y)), hidden)]
+        engine = engine.build(rows, y_rows, self.index, self.n_neighbors_, probes, seed, self._bar("index"), noise)
+        self.index_, self._y, self._noise = engine.index, engine.y, engine.noise
         report["index"] = type(self.index_).__name__
         report["recall"] = engine.recall(last, self.n_neighbors_)
         return engine
 
-    def _calibrate(self, X, y, holdout: Holdout, folds: list[Fold], engine: Engine, rng, report) -> Verdict:
+    def _calibrate(self, X, y, holdout: Holdout, folds: list[Fold], engine: Engine, rng, report, noise) -> Verdict:
         """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
         settings = self.whitener_, get_kernel(self.kernel_), self.params_, self.unbiased_mean, self._bar("calibrate")
-        judges = Judges(engine, X, y, len(holdout.hidden) > 0, *settings)
+        judges = Judges(engine, X, y, len(holdout.hidden) > 0, *settings, noise)
         rows = holdout.judge
         if folds:
             judges, rows = in_folds(judges, folds, self.index, self.n_neighbors_)
@@ -359,7 +371,7 @@ class GPnnRegressor(DistributionRegressor):
         self.params_ = self.params_.scaled(self.alpha_)
         return verdict
 
-    def _learn_far(self, X, y, verdict: Verdict, queries, engine: Engine, rng, report) -> Far | None:
+    def _learn_far(self, X, y, verdict: Verdict, queries, engine: Engine, rng, report, noise) -> Far | None:
         """What answers beyond the support; None if `holdout` says what queries will be like, or nothing was learned."""
         asked = self.far or queries is not None
         if not asked or "candidates" not in report or self.holdout != "random" or len(verdict.rows) < FEWEST_JUDGES:
@@ -367,7 +379,7 @@ class GPnnRegressor(DistributionRegressor):
         if queries is not None:
             self.shape_ = GAUSSIAN  # what the tails of random rows are like says nothing of theirs
         plain, y = partial(self._whitener, mode=report["whitening"], warn=False), self.whitener_.transform_y(y)
-        return learn_far(X, y, self._near(), verdict, queries, plain, engine, rng, self._bar("far"))
+        return learn_far(X, y, self._near(), verdict, queries, plain, engine, rng, self._bar("far"), noise)
 
     # --- what they share ----------------------------------------------------------------------------------------------
 
@@ -375,15 +387,16 @@ class GPnnRegressor(DistributionRegressor):
         return make_engine(self.engine, self.n_jobs, self.batch_size)
 
     def _holding_engine(self) -> Engine:
-        return self._make_engine().hold(self.index_, self._y)
+        return self._make_engine().hold(self.index_, self._y, self._noise)
 
     def _near(self) -> Near:
         fitted = self.whitener_, get_kernel(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale
         return Near(*fitted, self.unbiased_mean)
 
-    def _law(self, X, engine: Engine) -> tuple[Prediction, float]:
-        """The predictive laws of checked rows, and the largest jitter that was needed."""
-        law, jitter = answer(self._near(), self._far, engine, X, self._bar("predict"))
+    def _law(self, X, engine: Engine, known: Array | None = None) -> tuple[Prediction, float]:
+        """The predictive laws of checked rows, and the largest jitter that was needed. known: of their noise."""
+        known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
+        law, jitter = answer(self._near(), self._far, engine, X, self._bar("predict"), known)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 
     def _in_units_of_y(self, X, law: Prediction) -> Prediction:

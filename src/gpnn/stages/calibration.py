@@ -19,12 +19,18 @@ _SURPRISED = 0.01
 """One row in a hundred is taken to err like any other, however sure its neighbours are: held-out rows may have been
 lucky, and a variance that is far too small costs more than one that is somewhat too large."""
 _WORTH_IT = 0.005  # nats; less is noise
+_STEPS, _LEAST = (
+    8,
+    1e-6,
+)  # of α beside noise that is known: where that explains all, hardly anything is left to the model
 
 
 def variance_factor(y: Array, prediction: Prediction) -> float:
     """α = mean of (y* − μ*)²/σ*² over rows that were not used to make the prediction (Alg. 2, step 2)."""
     if len(prediction) == 0:
         raise InvalidInputError("Calibration needs at least one held-out row; got none.")
+    if prediction.known is not None:
+        return _checked(factor_beside((y - prediction.mean) ** 2, prediction.own, prediction.known))
     return _checked(metrics.calibration(y, prediction))
 
 
@@ -75,7 +81,7 @@ class Calibration:
 
     def __call__(self, law: Prediction, innovations: Array) -> Prediction:
         factors = 1.0 if self.scale is None else self.scale(innovations)
-        return replace(law, variance=self.alpha * factors * law.variance + self.floor)
+        return law.with_own(self.alpha * factors * law.own + self.floor)
 
 
 def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibration:
@@ -89,17 +95,33 @@ def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibratio
         scales += [LocalScale(k, share, typical) for share in _SHARES] * (typical > 0)
     best, best_loss = Calibration(), np.inf
     for scale in scales:
-        variance = law.variance if scale is None else law.variance * scale(innovations)
+        variance = law.own if scale is None else law.own * scale(innovations)
         for floor in (0.0, *(float(np.median(variance)) * _FLOORS)):
             with_floor = variance + floor
-            alpha = float(np.mean(squared_errors / with_floor))  # the best for this scale and floor: Alg. 2, step 2
-            surprise = float(np.mean(surprised / with_floor))
-            loss = 0.5 * float(np.mean(np.log(with_floor)) + np.log(max(alpha, 1e-300)) + surprise / max(alpha, 1e-300))
+            if law.known is not None:
+                alpha = factor_beside(squared_errors, with_floor, law.known)
+                total = alpha * with_floor + law.known
+                loss = 0.5 * float(np.mean(np.log(total) + surprised / total))
+            else:
+                alpha = float(np.mean(squared_errors / with_floor))  # the best for scale and floor: Alg. 2, step 2
+                surprise, bounded = float(np.mean(surprised / with_floor)), max(alpha, 1e-300)
+                loss = 0.5 * float(np.mean(np.log(with_floor)) + np.log(bounded) + surprise / bounded)
             loss += _WORTH_IT * ((scale is not None) + (floor > 0))
             if loss < best_loss:
                 best, best_loss = Calibration(alpha, alpha * floor, scale), loss
     _checked(best.alpha)
     return best
+
+
+def factor_beside(squared_errors: Array, variance: Array, known: Array) -> float:
+    """α for which the mean of e²/(αv + known) is 1: Newton's steps for its inverse, which is nearly linear in α."""
+    alpha = float(np.mean(squared_errors) / np.mean(variance))
+    for _ in range(_STEPS):
+        total = alpha * variance + known
+        z_squared = float(np.mean(squared_errors / total))
+        slope = float(np.mean(squared_errors * variance / total**2)) / max(z_squared, 1e-300) ** 2
+        alpha = max(alpha + (1 - 1 / max(z_squared, 1e-300)) / max(slope, 1e-300), _LEAST)
+    return alpha
 
 
 def _roughness(innovations: Array, k: int) -> Array:

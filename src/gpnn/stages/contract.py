@@ -32,19 +32,24 @@ class DistributionRegressor(RegressorMixin, BaseEstimator):
 
     def predict_interval(self, X, coverage: float = 0.9) -> tuple[Array, Array]:
         """Lower and upper ends (q,) of the central interval that holds y* with probability `coverage`."""
+        return self._interval(self.predict_distribution(X), coverage)
+
+    def _interval(self, law: Prediction, coverage: float) -> tuple[Array, Array]:
         if not 0 < coverage < 1:
             raise InvalidInputError(f"coverage = {coverage} must lie strictly between 0 and 1, such as 0.9.")
-        lower, upper = self.predict_quantiles(X, [0.5 - coverage / 2, 0.5 + coverage / 2]).T
+        lower, upper = self._quantiles(law, [0.5 - coverage / 2, 0.5 + coverage / 2]).T
         return lower, upper
 
     def predict_quantiles(self, X, q) -> Array:
         """Quantiles of y* of the orders q (k,): one column each (n, k), never crossing."""
+        return self._quantiles(self.predict_distribution(X), q)
+
+    def _quantiles(self, law: Prediction, q) -> Array:
         levels = np.atleast_1d(np.asarray(q, dtype=float))
         if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
             raise InvalidInputError(
                 f"q = {q} must be probabilities strictly between 0 and 1, such as [0.05, 0.5, 0.95]."
             )
-        law = self.predict_distribution(X)
         return law.mean[:, None] + law.std[:, None] * self._standard_quantile(levels, law)
 
     def _standard_quantile(self, levels: Array, law: Prediction) -> Array:
@@ -58,9 +63,12 @@ class DistributionRegressor(RegressorMixin, BaseEstimator):
         units="y" gives them in the units of y. Where the law is Student-t, "log_score" stands in place of "nll".
         "coverage_90" is that of `predict_interval`; `diagnose` looks closer.
         """
+        self._check_units(units)
+        return self._scores(y, self.predict_distribution(X), units)
+
+    def _check_units(self, units: str) -> None:
         if units not in ("whitened", "y"):
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'whitened' (the paper's) or 'y'.")
-        return self._scores(y, self.predict_distribution(X), units)
 
     def diagnose(self, X, y) -> dict[str, list[float]]:
         """Strong calibration on test rows: are intervals of every level right, and for sure and unsure rows alike?

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters
+from gpnn.engines.local import Noise
 from gpnn.engines.parallel import for_each_block
 from gpnn.stages.whitening import Whitener
 
@@ -33,7 +34,8 @@ class BlockLikelihood:
     """Mean negative log likelihood per row of blocks X (s, d), y (s,), with its gradient in closed form.
 
     X and y are sequences of blocks, or arrays (w, s, d) and (w, s). The parameter vector is (l…, σ_f², σ_ξ²): one
-    lengthscale, or d of them. `progress` names the bar of each evaluation; None shows none.
+    lengthscale, or d of them. `progress` names the bar of each evaluation; None shows none. noise (w, s, 2): of the
+    rows, as the compiled likelihood takes it.
     """
 
     def __init__(
@@ -43,10 +45,11 @@ class BlockLikelihood:
         kernel: Kernel,
         n_jobs: int | None = None,
         progress: str | None = None,
+        noise: Array | None = None,
     ):
         from gpnn.engines.compiled.covariance import KERNEL_NUMBERS  # numba comes with it: not before it is needed
 
-        self.X, self.y = X, y
+        self.X, self.y, self.noise = X, y, noise
         self.n_jobs, self.progress = n_jobs, progress
         self.n_rows = sum(len(block) for block in y)
         self.n_evaluations = 0
@@ -65,7 +68,8 @@ class BlockLikelihood:
             b = part.start
             X, y = (np.ascontiguousarray(blocks[b], dtype=np.float64) for blocks in (self.X, self.y))
             work = self._spare.pop() if self._spare else scratch(largest, d)
-            losses[b] = block_likelihood(self._tag, X, y, lengthscale, theta[-2], theta[-1], *work, gradients[b])
+            noise = None if self.noise is None else self.noise[b]
+            losses[b] = block_likelihood(self._tag, X, y, lengthscale, theta[-2], theta[-1], *work, gradients[b], noise)
             self._spare.append(work)
 
         bar = f"{self.progress} {self.n_evaluations}" if self.progress else None
@@ -83,13 +87,14 @@ def estimate(
     optimizer: str = "lbfgs",
     n_jobs: int | None = None,
     progress: str | None = None,
+    noise: Array | None = None,
     **options,
 ) -> Estimate:
     """θ̂ for blocks as `BlockLikelihood` takes them, with one lengthscale for all columns.
 
     `options` are the optimiser's: n_steps, and for "adam" also rate.
     """
-    likelihood = BlockLikelihood(X_blocks, y_blocks, kernel, n_jobs, progress)
+    likelihood = BlockLikelihood(X_blocks, y_blocks, kernel, n_jobs, progress, noise)
     if optimizer not in OPTIMIZERS:
         raise InvalidInputError(f"optimizer = {optimizer!r} is unknown. Choose 'lbfgs' or 'adam'.")
     theta, loss, converged = OPTIMIZERS[optimizer](likelihood, np.full(3, _START), **options)
@@ -145,10 +150,13 @@ def estimate_from_rows(
     optimizer: str = "lbfgs",
     n_jobs: int | None = None,
     progress: str | None = None,
+    noise: Noise | None = None,
 ) -> Estimate:
-    """θ̂ from w blocks of s of the `rows` (in random order) of X (n, d), y (n,), which are whitened first."""
+    """θ̂ from w blocks of s of the `rows` (in random order) of X (n, d), y (n,), which are whitened first; their noise
+    is in whitened units already."""
     s = min(block_size, len(rows))
     w = max(1, min(n_blocks, len(rows) // s))
     subset = rows[: w * s].reshape(w, s)
     X_blocks = whitener.transform(X[subset.ravel()]).reshape(w, s, -1)
-    return estimate(X_blocks, whitener.transform_y(y[subset]), kernel, optimizer, n_jobs, progress)
+    of_blocks = None if noise is None else noise.columns[subset]
+    return estimate(X_blocks, whitener.transform_y(y[subset]), kernel, optimizer, n_jobs, progress, of_blocks)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpnn.common.errors import GPnnWarning
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.engines import Engine
+from gpnn.engines import Engine, Noise
 from gpnn.engines.index import NeighborIndex
 from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, one_blas_thread, progress_bar
@@ -68,13 +68,17 @@ class Member:
     noise_variance: float
     index: NeighborIndex
     y: Array
+    noise: Noise | None = None
 
     def law(self, engine: Engine, Z: Array) -> Prediction:
         X_star = np.clip(Z / self.lengthscale, -FARTHEST, FARTHEST).astype(np.float32)
         params = Hyperparameters(1.0, self.kernel_variance, self.noise_variance)
         size = np.array([min(NEIGHBORS, len(self.y))])
-        found = engine.hold(self.index, self.y).path(X_star, size, get_kernel(self.kernel), params, None, 0)
+        found = self.held_by(engine).path(X_star, size, get_kernel(self.kernel), params, None, 0)
         return Prediction(found.mean[:, 0], found.variance[:, 0])
+
+    def held_by(self, engine: Engine) -> Engine:
+        return engine.hold(self.index, self.y, self.noise)
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class Far:
     mixture: Mixture
     claimed: Array
     """Quantiles, at LEVELS, of the variance that the local process claims for random rows."""
+    rows: NDArray[np.integer]
+    """That the members predict from, numbered as in `fit`."""
 
     def support(self, claimed: Array) -> Array:
         """The share of random rows for which the local process claims as much variance, or more."""
@@ -98,12 +104,15 @@ class Far:
 
     def law(self, engine: Engine, X: Array, near: Prediction, claimed: Array) -> Prediction:
         """Of rows X (q, d) outside, given what the local process says of them, in whitened units of y."""
+        return self.mixture(self.claims(engine, X, near, claimed))
+
+    def claims(self, engine: Engine, X: Array, near: Prediction, claimed: Array) -> Claims:
         Z = self.whitener.transform(X)
         laws = [member.law(engine, Z) for member in self.members]
         means, variances = ([getattr(law, name) for law in laws] for name in ("mean", "variance"))
         members = Prediction(np.mean(means, axis=0) + self.trend(Z), np.mean(variances, axis=0))
         # Where they differ, their metrics do: none has seen the like.
-        return self.mixture(Claims(near, claimed, members, np.var(means, axis=0)))
+        return Claims(near, claimed, members, np.var(means, axis=0))
 
 
 def warn_of_queries_outside(support: Array | None) -> None:
@@ -128,15 +137,18 @@ def standard_quantile(shape: Shape, levels: Array, support: Array | None) -> Arr
     return np.where((support < OUTSIDE)[:, None], GAUSSIAN.quantile(levels), within)
 
 
-def answer(near: Near, far: Far | None, engine: Engine, X: Array, progress: str | None = None):
+def answer(
+    near: Near, far: Far | None, engine: Engine, X: Array, progress: str | None = None, known: Array | None = None
+) -> tuple[Prediction, float]:
     """The laws of rows X (q, d) in whitened units of y, with their support, and the largest jitter that was needed.
 
-    `engine` holds the local process's rows."""
+    `engine` holds the local process's rows. known (q,): of the noise of y*, where some of it is."""
     mean, variance, support = np.empty((3, len(X)))
     jitter = 0.0
     with progress_bar(len(X), progress) as bar, one_blas_thread():
         for part in blocks(len(X), _ANSWERED):
             law, claimed, jitters = near.law(engine, X[part], bar)
+            law = law.with_noise(None if known is None else known[part])
             mean[part], variance[part], jitter = law.mean, law.variance, max(jitter, float(jitters.max(initial=0.0)))
             if far is None:
                 continue
@@ -146,4 +158,4 @@ def answer(near: Near, far: Far | None, engine: Engine, X: Array, progress: str 
                 at = part.start + outside
                 mixed = far.law(engine, X[at], law[outside], claimed[outside])
                 mean[at], variance[at] = mixed.mean, mixed.variance
-    return Prediction(mean, variance, support=None if far is None else support), jitter
+    return Prediction(mean, variance, support=None if far is None else support, known=known), jitter

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.engines import Engine, LocalSolution
+from gpnn.engines import Engine, LocalSolution, Noise
 from gpnn.engines.parallel import for_each_block
 from gpnn.stages.calibration import Calibration
 from gpnn.stages.holdout import Holdout, Rows
@@ -41,7 +41,14 @@ class Fold:
 
 
 def cross_fit(
-    X: Array, y: Array, holdout: Holdout, best: Candidate, whitener: Whitener, engine: Engine, rng: np.random.Generator
+    X: Array,
+    y: Array,
+    holdout: Holdout,
+    best: Candidate,
+    whitener: Whitener,
+    engine: Engine,
+    rng: np.random.Generator,
+    noise: Noise | None = None,
 ) -> list[Fold]:
     """The metric of the best candidate, learned anew in folds of the rows that it was learned from.
 
@@ -53,7 +60,7 @@ def cross_fit(
     spaces = []
     for part in parts:
         others = rng.permutation(np.setdiff1d(np.arange(len(X)), part))
-        sample = Sample.draw(X, y, Holdout(others, nobody, nobody), rng)
+        sample = Sample.draw(X, y, Holdout(others, nobody, nobody), rng, noise=noise)
         spaces.append(sample.whitened(whitener, rng, engine).branch(1))
     found = [best.params] * _FOLDS
 
@@ -76,7 +83,7 @@ def in_folds(judges: Judges, folds: list[Fold], index, n_neighbors: int) -> tupl
     def in_metric_of(fold: Fold) -> Judges:
         rows = judges.engine.whiten(fold.whitener, judges.X)
         y, probes = fold.whitener.transform_y(judges.y), np.arange(len(judges.X))
-        engine = judges.engine.build(rows, y, index, n_neighbors, probes, 0)
+        engine = judges.engine.build(rows, y, index, n_neighbors, probes, 0, noise=judges.noise)
         return replace(judges, engine=engine, whitener=fold.whitener, params=fold.params)
 
     of_folds = tuple((fold.rows, in_metric_of(fold)) for fold in folds)

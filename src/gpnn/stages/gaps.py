@@ -17,7 +17,7 @@ import numpy as np
 from gpnn.common import metrics
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.engines import Engine, Learner, Neighborhoods, Probes
+from gpnn.engines import Engine, Learner, Neighborhoods, Noise, Probes
 from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.far import LEVELS, NEIGHBORS, OUTSIDE, Far, Member, Trend
@@ -52,6 +52,7 @@ def learn_far(
     engine: Engine,
     rng: np.random.Generator,
     progress: str | None = None,
+    noise: Noise | None = None,
 ) -> Far:
     """From X (n, d) in the user's columns and y (n,) in whitened units.
 
@@ -63,7 +64,8 @@ def learn_far(
     n_learned = min(len(rows), _ROWS, max(_FEWEST_ROWS, _NUMBERS // d))
     hiding: Hiding = Slabs(near.whitener.transform(X[rows])) if queries is None else queries.of(rows)
     whitener = whitening(X[rows], y[rows])
-    sample = _Sample(X[rows], y[rows], n_learned, whitener, near, hiding, engine)
+    of_rows = None if noise is None else noise[rows]
+    sample = _Sample(X[rows], y[rows], n_learned, whitener, near, hiding, engine, of_rows, verdict.calibration.alpha)
     first, *more = hiding.folds(rng)
 
     def in_turn(tasks: list[partial]) -> list[_Judged]:
@@ -77,14 +79,15 @@ def learn_far(
     )
     claimed = _claimed(X, near, verdict, engine)
     outside = np.argsort(claimed)[-max(_FEWEST_OUTSIDE, round(OUTSIDE * len(claimed))) :]
-    errors = y[verdict.rows[outside]] - verdict.law.mean[outside]
-    common = np.log([np.median(claimed[outside]), np.mean(errors**2) + 1e-300])
+    law = verdict.law[outside]
+    squared = np.mean((y[verdict.rows[outside]] - law.mean) ** 2 - (law.variance - law.own))
+    common = np.log([float(np.median(claimed[outside])), max(float(squared), 1e-300)])
     edge = -np.inf if hiding.everywhere else float(np.log(np.quantile(claimed, 1 - OUTSIDE)))
     part = np.concatenate([one.part + number * 2**32 for number, one in enumerate(judged)])
     mixture = fit_mixture(edge, np.concatenate([one.y for one in judged]), _joined(judged), part, common)
     trend = sample.trend(np.arange(n_learned), with_trend)
     members = [sample.member(one, trend, int(rng.integers(2**31))) for one in judged]
-    return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS))
+    return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS), rows[:n_learned])
 
 
 def _claimed(X: Array, near: Near, verdict: Verdict, engine: Engine) -> Array:
@@ -109,9 +112,21 @@ class _Judged(NamedTuple):
 class _Sample:
     """Rows that the local process is judged with; of the first of them, members learn."""
 
-    def __init__(self, X: Array, y: Array, n_learned: int, whitener: Whitener, near: Near, hiding: Hiding, engine):
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        n_learned: int,
+        whitener: Whitener,
+        near: Near,
+        hiding: Hiding,
+        engine: Engine,
+        noise: Noise | None = None,
+        alpha: float = 1.0,
+    ):
         self.X, self.y, self.n_learned, self.whitener, self.near = X, y, n_learned, whitener, near
         self.hiding, self.engine = hiding, engine
+        self.noise, self.alpha = noise, alpha  # by which the local process's variances were multiplied
         self.rows, self.near_rows = whitener.transform(X), near.whitener.transform(X)
 
     def trend(self, rows: Rows, asked_for: bool) -> Trend:
@@ -124,41 +139,47 @@ class _Sample:
         learned = seen[: np.searchsorted(seen, self.n_learned)]
         trend = self.trend(learned, with_trend)
         rest = self.y - trend(self.rows)
-        table = _Table(self.rows[learned], rest[learned], self._learner(self.whitener, learned, rest, rng))
+        learner = self._learner(self.whitener, learned, rest, rng)
+        table = _Table(self.rows[learned], rest[learned], learner, noise=self._noise_of(learned))
         table.mask = lambda own: self.hiding.mask(learned[own], learned, rng)
         params = refine(table, table, kernel, _START, _ROUNDS, rng, most_queries=_QUERIES)
         judges = fold.judge[:_JUDGES]
         mask = self.hiding.mask_of_judges(judges, seen, rng)
         none = np.full(len(judges), -1)
         m = min(NEIGHBORS, len(learned) // 4 - 1)
+        probes = Probes(self.rows[judges], rest[judges], none, self._noise_of(judges))
         members, _ = table.among(
-            Probes(self.rows[judges], rest[judges], none), params.lengthscale, m,
-            lambda part: mask(part)[:, : len(learned)],
+            probes, params.lengthscale, m, lambda part: mask(part)[:, : len(learned)]
         ).predict(kernel, params)  # fmt: skip
-        members = replace(members, mean=members.mean + trend(self.rows[judges]))
-        local = _Table(self.near_rows[seen], self.y[seen], self._learner(near.whitener, seen, self.y, rng))
-        probes, scale = Probes(self.near_rows[judges], self.y[judges], none), near.params.lengthscale
+        members = Prediction(members.mean + trend(self.rows[judges]), members.own)
+        local = _Table(self.near_rows[seen], self.y[seen], self._learner(near.whitener, seen, self.y, rng, self.alpha))
+        probes, scale = replace(probes, X=self.near_rows[judges], y=self.y[judges]), near.params.lengthscale
         claimed, innovations = local.among(probes, scale, min(m, near.n_neighbors), mask).predict(
             near.kernel, near.params
         )  # by its nearest rows only: few are enough to tell how it does there
-        claims = Claims(near.calibrated(claimed, innovations), claimed.variance, members, np.zeros(len(judges)))
+        claims = Claims(near.calibrated(claimed, innovations), claimed.own, members, np.zeros(len(judges)))
         sane = np.flatnonzero(np.isfinite(members.variance) & np.isfinite(claimed.variance))  # no system was singular
         return _Judged(kernel_name, params, self.y[judges[sane]], claims[sane], fold.part[sane])
 
-    def _learner(self, whitener: Whitener, seen: Rows, y: Array, rng: np.random.Generator) -> Learner:
-        rows = self.engine.whiten(whitener, self.X[seen])
-        return self.engine.learner(rows, y[seen], int(rng.integers(2**31))).branch(n_jobs=1)
+    def _learner(
+        self, whitener: Whitener, seen: Rows, y: Array, rng: np.random.Generator, alpha: float = 1.0
+    ) -> Learner:
+        rows, noise = self.engine.whiten(whitener, self.X[seen]), self._noise_of(seen)
+        noise = None if noise is None else noise.scaled(alpha)
+        return self.engine.learner(rows, y[seen], int(rng.integers(2**31)), noise).branch(n_jobs=1)
+
+    def _noise_of(self, rows: Rows) -> Noise | None:
+        return None if self.noise is None else self.noise[rows]
 
     def member(self, judged: _Judged, trend: Trend, seed: int) -> Member:
         """What was learned, with all rows to predict from that there were to learn from."""
         params, n = judged.params, self.n_learned
         rows = self.engine.whiten(self.whitener.stretched(1 / np.asarray(params.lengthscale)), self.X[:n])
-        built = self.engine.build(
-            rows, self.y[:n] - trend(self.rows[:n]), "auto", min(NEIGHBORS, n), np.arange(min(n, 500)), seed
-        )
+        rest, noise = self.y[:n] - trend(self.rows[:n]), self._noise_of(np.arange(n))
+        built = self.engine.build(rows, rest, "auto", min(NEIGHBORS, n), np.arange(min(n, 500)), seed, noise=noise)
         return Member(
             judged.kernel, np.asarray(params.lengthscale), params.kernel_variance, params.noise_variance, built.index,
-            built.y,
+            built.y, built.noise,
         )  # fmt: skip
 
 
@@ -170,6 +191,7 @@ class _Table:
     y: Array
     learner: Learner
     mask: Callable[[Rows], Mask] | None = None
+    noise: Noise | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -179,7 +201,7 @@ class _Table:
         return len(self.y)
 
     def __getitem__(self, chosen: Rows) -> Probes:
-        return Probes(self.rows[chosen], self.y[chosen], chosen)
+        return Probes(self.rows[chosen], self.y[chosen], chosen, None if self.noise is None else self.noise[chosen])
 
     def neighborhoods(self, probes: Probes, lengthscale: Array | float, n_neighbors: int) -> Neighborhoods:
         assert self.mask is not None
@@ -201,7 +223,9 @@ def _joined(judged: Sequence[_Judged]) -> Claims:
 
     def laws(name: str) -> Prediction:
         of = [getattr(one, name) for one in claims]
-        return Prediction(np.concatenate([law.mean for law in of]), np.concatenate([law.variance for law in of]))
+        mean, variance = (np.concatenate([getattr(law, name) for law in of]) for name in ("mean", "variance"))
+        known = [law.known for law in of if law.known is not None]
+        return Prediction(mean, variance, known=np.concatenate(known) if known else None)
 
     claimed, spread = (np.concatenate([getattr(one, name) for one in claims]) for name in ("claimed", "spread"))
     return Claims(laws("near"), claimed, laws("members"), spread)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gpnn.common import metrics
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.engines import Engine, LocalSolution
+from gpnn.engines import Engine, LocalSolution, Noise
 from gpnn.stages.calibration import Calibration, fit_calibration, interval, variance_factor
 from gpnn.stages.holdout import SIZE_JUDGES
 from gpnn.stages.shapes import GAUSSIAN, Shape, fit_shape
@@ -54,6 +54,8 @@ class Judges:
     params: Hyperparameters
     unbiased_mean: bool
     progress: str | None = None
+    noise: Noise | None = None
+    """Of the whole table, in whitened units."""
 
     def verdict(
         self,
@@ -88,7 +90,7 @@ class Judges:
         report["alpha_interval"] = alpha_interval
         report["local_neighbors"] = None if calibration.scale is None else calibration.scale.n_neighbors
         rows, order = rows[: len(law)], np.argsort(rows[: len(law)])
-        claimed = law.variance[order]
+        claimed = law.own[order]
         return Verdict(n_neighbors, calibration, alpha_interval, shape, rows[order], calibrated[order], claimed)
 
     def _settle(
@@ -104,7 +106,7 @@ class Judges:
         y = self.whitener.transform_y(self.y[rows])
         curve = []
         for m, mean, variance in zip(sizes, solution.mean.T, solution.variance.T, strict=True):
-            law, innovations = Prediction(mean, variance), solution.innovations[:, :m]
+            law, innovations = self._law(rows, mean, variance), solution.innovations[:, :m]
             law = fit_calibration(y, law, innovations)(law, innovations)
             curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y, law), "nll": metrics.nll(y, law)})
         best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
@@ -131,13 +133,20 @@ class Judges:
             columns: Any = zip(*solutions, strict=True)
             mean, variance, jitter, innovations = (np.concatenate(column)[:done] for column in columns)
             report["jitter"] = max(report["jitter"], float(jitter.max(initial=0.0)))
-            y, law = self.whitener.transform_y(self.y[rows[:done]]), Prediction(mean[:, 0], variance[:, 0])
+            y, law = self.whitener.transform_y(self.y[rows[:done]]), self._law(rows[:done], mean[:, 0], variance[:, 0])
             calibration = fitted_calibration(y, law, innovations, local)
             z_squared = metrics.z_squared(y, calibration(law, innovations))
             low, high = interval(z_squared)
             if done == len(rows) or high - low < 2 * _TIGHT * np.mean(z_squared):
                 return y, law, innovations, calibration
             wanted = min(2 * wanted, len(rows))
+
+    def _law(self, rows, mean: Array, variance: Array) -> Prediction:
+        """Of table rows, as their own noise is known."""
+        if self.noise is None:
+            return Prediction(mean, variance)
+        more = (self.noise.share[rows] - 1) * self.params.noise_variance
+        return Prediction(mean, variance + more).with_noise(self.noise.known[rows])
 
     def _predict(self, rows, sizes: NDArray) -> LocalSolution:
         """Uncalibrated means and variances (q, k) of table rows from their nearest others, for each of `sizes`."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array
@@ -21,8 +23,8 @@ class Constant:
     def __init__(self, value: float | None = None):
         self.value = value
 
-    def fit(self, X: Array, y: Array) -> Constant:
-        return Constant(float(np.mean(y)) if self.value is None else self.value)
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Constant:
+        return Constant(float(np.average(y, weights=sample_weight)) if self.value is None else self.value)
 
     def predict(self, X: Array) -> Array:
         return np.full(len(X), self.value)
@@ -36,12 +38,12 @@ class Linear:
     weights: Array = field(default_factory=lambda: np.zeros(0))
     value: float = 0.0
 
-    def fit(self, X: Array, y: Array) -> Linear:
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Linear:
         from sklearn.linear_model import Ridge  # which few fits and no prediction need
         from sklearn.preprocessing import StandardScaler
 
-        scaler = StandardScaler().fit(X)
-        ridge = Ridge(alpha=1e-6).fit(scaler.transform(X), y)
+        scaler = StandardScaler().fit(X, sample_weight=sample_weight)
+        ridge = Ridge(alpha=1e-6).fit(scaler.transform(X), y, sample_weight)
         return Linear(scaler.mean_, ridge.coef_ / scaler.scale_, float(ridge.intercept_))
 
     def predict(self, X: Array) -> Array:
@@ -61,6 +63,13 @@ def make_mean(mean):
     return clone(mean)
 
 
+def fit_mean(mean, X: Array, y: Array, weights: Array | None):
+    """A fitted mean; by weighted rows, if it can be."""
+    if weights is None or not has_fit_parameter(mean, "sample_weight"):
+        return mean.fit(X, y)
+    return mean.fit(X, y, sample_weight=weights)
+
+
 def add_mean(mean, X: Array, y: Array, sign: float = 1.0, n_jobs: int | None = None, progress: str | None = None):
     """y plus (or minus) the fitted mean function at X."""
     total = np.array(y, dtype=float)
@@ -70,3 +79,12 @@ def add_mean(mean, X: Array, y: Array, sign: float = 1.0, n_jobs: int | None = N
 
     for_each_block(add, len(X), _ROWS, n_jobs, progress)
     return total
+
+
+def means_at(mean, values: Array, rows: NDArray[np.integer], n: int) -> Array | None:
+    """The mean function's values at some rows of a table of n, as a column of that table; None if it is one number."""
+    if isinstance(mean, Constant):
+        return None
+    column = np.zeros(n)
+    column[rows] = values
+    return column

@@ -27,7 +27,7 @@ _MOST = 50.0  # a logarithm
 @dataclass(frozen=True)
 class Claims:
     """What is said of some queries: the laws of the local process, calibrated; the variances that it claimed before;
-    and the mean of the members' laws, with the variance of their means."""
+    and the mean of the members' laws, with the variance of their means. Only the first contain noise that is known."""
 
     near: Prediction
     claimed: Array
@@ -62,16 +62,22 @@ class Mixture:
 
     def __call__(self, claims: Claims) -> Prediction:
         near_error, error = self._errors(claims)
-        weight = self._weight(np.log(claims.claimed), near_error, error)
+        weight = self._weight_of(np.log(claims.claimed), near_error, error)
         # The error of a weighted sum is never larger than the sum of the weighted errors, whatever they have in common.
         std = (1 - weight) * np.exp(0.5 * near_error) + weight * np.exp(0.5 * error)
-        ramp = np.clip((np.log(claims.claimed) - self.edge) / _RAMP, 0, 1)
+        ramp = self._ramp(claims)
         weight = ramp * weight
-        mean = (1 - weight) * claims.near.mean + weight * claims.members.mean
-        return Prediction(mean, claims.near.variance ** (1 - ramp) * (self.widening * std**2) ** ramp)
+        law = replace(claims.near, mean=(1 - weight) * claims.near.mean + weight * claims.members.mean)
+        return law.with_own(law.own ** (1 - ramp) * (self.widening * std**2) ** ramp)
 
-    def _weight(self, claimed: Array, near_error: Array, error: Array) -> Array:
-        """Of the members."""
+    def weight(self, claims: Claims) -> Array:
+        """That the members' mean has in the mixture's."""
+        return self._ramp(claims) * self._weight_of(np.log(claims.claimed), *self._errors(claims))
+
+    def _ramp(self, claims: Claims) -> Array:
+        return np.clip((np.log(claims.claimed) - self.edge) / _RAMP, 0, 1)
+
+    def _weight_of(self, claimed: Array, near_error: Array, error: Array) -> Array:
         reach = self.lowest[0] - self.common[0]
         between = np.clip((self.lowest[0] - claimed) / reach, 0, 1) if reach > 0 else 0.0
         near_error = near_error + between * (self.common[1] - near_error)
@@ -86,7 +92,7 @@ class Mixture:
 def _terms(claims: Claims) -> tuple[list[Array], list[Array]]:
     claimed, members = np.log(claims.claimed), np.log(claims.members.variance)
     ones = np.ones_like(claimed)
-    return [ones, claimed, np.log(claims.near.variance) - claimed], [ones, members]
+    return [ones, claimed, np.log(claims.near.own) - claimed], [ones, members]
 
 
 def _line(slopes: Array, terms: list[Array]) -> Array:
@@ -103,7 +109,8 @@ def fit_mixture(edge: float, y: Array, claims: Claims, part: Array, common: Arra
     near, members = _terms(claims)
     lowest = np.quantile([near[1], members[1]], _LOWEST, axis=1)
     errors = y - claims.near.mean, y - claims.members.mean
-    lines = _log_squares(errors[0], near, (1.0, 0.5)), _log_squares(errors[1], members, (1.0,))
+    known = claims.near.variance - claims.near.own
+    lines = _log_squares(errors[0], near, (1.0, 0.5), known), _log_squares(errors[1], members, (1.0,), known)
     mixture = Mixture(-np.inf, *lines, 0.0, 0.0, lowest, common)
     correlation, lean = _lean(*errors, *mixture._errors(claims))
     mixture = replace(mixture, correlation=correlation, lean=lean)
@@ -111,18 +118,20 @@ def fit_mixture(edge: float, y: Array, claims: Claims, part: Array, common: Arra
     return replace(mixture, edge=edge, widening=widening)
 
 
-def _log_squares(error: Array, columns: list[Array], slopes: Sequence[float]) -> Array:
-    """The line through the logarithms of expected squared errors that is likeliest, were they Gaussian."""
+def _log_squares(error: Array, columns: list[Array], slopes: Sequence[float], known: Array) -> Array:
+    """The line through the logarithms of expected squared errors that is likeliest, were they Gaussian; beside noise
+    that is known."""
     terms = np.stack(columns, axis=1)
     squared = error**2 + 1e-12 * np.mean(error**2) + 1e-300
     start = np.array([np.log(np.mean(squared * np.exp(-terms[:, 1:] @ slopes))), *slopes])
 
     def loss(line: Array) -> tuple[float, Array]:
-        logs = terms @ line
-        ratio = squared * np.exp(-np.clip(logs, -_MOST, _MOST))
+        own = np.exp(np.clip(terms @ line, -_MOST, _MOST))
+        variance = own + known
         bent = np.append(0.0, line[1:] - slopes)
-        value = np.mean(0.5 * (logs + ratio)) + _STIFF * bent @ bent
-        return value, 0.5 * (1 - ratio) @ terms / len(terms) + 2 * _STIFF * bent
+        value = np.mean(0.5 * (np.log(variance) + squared / variance)) + _STIFF * bent @ bent
+        slope = 0.5 * (1 - squared / variance) * own / variance
+        return value, slope @ terms / len(terms) + 2 * _STIFF * bent
 
     bounds = [(None, None), (0.0, 1.5), (0.0, 1.0)][: len(start)]
     return minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x

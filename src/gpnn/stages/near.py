@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,4 +37,4 @@ class Near:
 
     def calibrated(self, claimed: Prediction, innovations: Array) -> Prediction:
         scale = 1.0 if self.scale is None else self.scale(innovations)
-        return replace(claimed, variance=claimed.variance * scale + self.floor)
+        return claimed.with_own(claimed.own * scale + self.floor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 
 import numpy as np
 
@@ -28,7 +27,7 @@ def rescaled(law: Prediction, factors: tuple[float, float]) -> Prediction:
         return law
     inside, outside = factors
     factor = inside if law.support is None else np.where(law.support < OUTSIDE, outside, inside)
-    return replace(law, variance=factor * law.variance)
+    return law.with_own(factor * law.own)
 
 
 def recalibrated(

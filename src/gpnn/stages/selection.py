@@ -15,7 +15,7 @@ import numpy as np
 from gpnn.common import metrics
 from gpnn.common.kernels import get_kernel
 from gpnn.common.types import Array, Hyperparameters
-from gpnn.engines import Engine, Learner, Probes
+from gpnn.engines import Engine, Learner, Noise, Probes
 from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.estimation import estimate
@@ -69,10 +69,20 @@ class Sample:
     y: Array
     learn: Probes
     judge: Probes
+    noise: Noise | None = None
 
     @classmethod
-    def draw(cls, X: Array, y: Array, holdout: Holdout, rng: np.random.Generator, numbers: int = 0) -> Sample:
-        """Of X, y (n rows) in the user's units: the smallest sample, or as many rows as make so many numbers."""
+    def draw(
+        cls,
+        X: Array,
+        y: Array,
+        holdout: Holdout,
+        rng: np.random.Generator,
+        numbers: int = 0,
+        noise: Noise | None = None,
+    ) -> Sample:
+        """Of X, y (n rows) in the user's units: the smallest sample, or as many rows as make so many numbers. noise:
+        theirs, in whitened units."""
         d = X.shape[1]
         size = max(min(_SAMPLE, max(_SAMPLE // 4, _SAMPLE_NUMBERS // d)), numbers // d)
         learn = holdout.learn[:size]
@@ -84,13 +94,14 @@ class Sample:
         rows, y_rows = X[kept], y[kept]
         learn_X, learn_y = (rows, y_rows) if kept is learn else (X[learn], y[learn])
         judge = holdout.judge[: _MORE_JUDGES if numbers else _JUDGES]
-        judges = Probes(X[judge], y[judge], np.full(len(judge), -1))
-        return cls(rows, y_rows, Probes(learn_X, learn_y, own), judges)
+        of_rows, of_learn, of_judge = (None if noise is None else noise[of] for of in (kept, learn, judge))
+        judges = Probes(X[judge], y[judge], np.full(len(judge), -1), of_judge)
+        return cls(rows, y_rows, Probes(learn_X, learn_y, own, of_learn), judges, of_rows)
 
     def whitened(self, whitener: Whitener, rng: np.random.Generator, engine: Engine) -> Space:
         y, seed = whitener.transform_y(self.y), int(rng.integers(2**31))
-        learner = engine.learner(engine.whiten(whitener, self.rows), y, seed)
-        return Space(learner, y, Whitened(self.learn, whitener), Whitened(self.judge, whitener)[:])
+        learner = engine.learner(engine.whiten(whitener, self.rows), y, seed, self.noise)
+        return Space(learner, y, Whitened(self.learn, whitener), Whitened(self.judge, whitener)[:], self.noise)
 
 
 @dataclass(frozen=True)
@@ -105,7 +116,7 @@ class Whitened:
 
     def __getitem__(self, chosen) -> Probes:
         some = self.probes[chosen]
-        return Probes(self.whitener.transform(some.X), self.whitener.transform_y(some.y), some.own)
+        return Probes(self.whitener.transform(some.X), self.whitener.transform_y(some.y), some.own, some.noise)
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,7 @@ class Space:
     y: Array
     learn: Whitened
     judge: Probes
+    noise: Noise | None = None
 
     def branch(self, n_jobs: int | None) -> Space:
         """For one candidate, whose metric will go its own way."""
@@ -125,7 +137,8 @@ class Space:
         n = len(self.y)
         size = min(_BLOCK_SIZE, n)
         blocks = rng.choice(n, (max(1, min(_BLOCKS, n // size)), size), replace=False)
-        return estimate(self.learner.take(blocks), self.y[blocks], get_kernel(kernel), n_jobs=1).params
+        noise = None if self.noise is None else self.noise.columns[blocks]
+        return estimate(self.learner.take(blocks), self.y[blocks], get_kernel(kernel), n_jobs=1, noise=noise).params
 
     def refined(
         self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None

@@ -23,7 +23,7 @@ from gpnn.common.errors import GPnnWarning
 from gpnn.common.kernels import get_kernel
 from gpnn.common.provenance import FitReport
 from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.engines import Engine, Whitening
+from gpnn.engines import Engine, Noise, Whitening
 from gpnn.engines.parallel import blocks
 from gpnn.stages.holdout import Holdout, Rows
 
@@ -74,20 +74,29 @@ class Suspects:
         if len(self):
             model._set_aside = np.union1d(self.rows, kept[model._set_aside])
             model.calibration_rows_ = kept[model.calibration_rows_]
+            if model._far is not None:
+                model._far = replace(model._far, rows=kept[model._far.rows])
 
 
 def leave_out_suspects(
-    model, X: Array, y: Array, queries, engine: Engine, rng: np.random.Generator, report: FitReport
+    model,
+    X: Array,
+    y: Array,
+    queries,
+    engine: Engine,
+    rng: np.random.Generator,
+    report: FitReport,
+    noise: Noise | None = None,
 ) -> None:
     """Fit a `GPnnRegressor` without suspects, until nothing stands out any more."""
 
     def fit(suspects: Suspects) -> tuple[Prediction, Array]:
-        law = model._fit_without(suspects, X, y, queries, engine, rng, report)
+        law = model._fit_without(suspects, X, y, queries, engine, rng, report, noise)
         return law, (y[model.calibration_rows_] - law.mean) / law.std
 
     progress, wanted = model._bar("suspects"), model.suspects != "keep"
     suspects = Suspects()
-    if wanted:
+    if wanted and noise is None:  # far values may be the noise that they are known to have
         with report.stage("suspects"):
             suspects = first_look(X, y, lambda: model._whitener(X, y, "diagonal", warn=False), engine, progress)
     law, errors = fit(suspects)
@@ -96,7 +105,7 @@ def leave_out_suspects(
         if not (wanted and (certain or uneven(errors))):
             break
         with report.stage("suspects"):
-            known, suspects = suspects, second_look(model, X, y, suspects, certain, engine, progress)
+            known, suspects = suspects, second_look(model, X, y, suspects, certain, engine, progress, noise)
         if np.array_equal(known.rows, suspects.rows):
             break
         report.pop("finalists", None)
@@ -104,7 +113,8 @@ def leave_out_suspects(
     if wanted:
         report["left_out"], report["sentinels"] = len(suspects), [*suspects.sentinels]
         if len(suspects):
-            law, _ = model._law(X[suspects.rows], model._holding_engine())
+            out = suspects.rows
+            law, _ = model._law(X[out], model._holding_engine(), None if noise is None else noise.known[out])
         rows = suspects.rows if len(suspects) else model.calibration_rows_
         report["suspicious"] = _listed(rows, y[rows], law, len(suspects) > 0)
         warn_of(suspects, report["suspicious"], len(y))
@@ -228,7 +238,14 @@ def _in_units_of_the_bulk(errors: Array) -> Array:
 
 
 def second_look(
-    model, X: Array, y: Array, suspects: Suspects, certain: bool, engine: Engine, progress: Progress
+    model,
+    X: Array,
+    y: Array,
+    suspects: Suspects,
+    certain: bool,
+    engine: Engine,
+    progress: Progress,
+    noise: Noise | None = None,
 ) -> Suspects:
     """Every row against its nearest others, in the learned metric: those that stand out alone are suspects.
 
@@ -236,7 +253,8 @@ def second_look(
     their way, and wrong. Else, where it is certain that something is, with a limit beyond which one honest row in a
     thousand lies, however long the tail of their errors is.
     """
-    view = View(X, model.whitener_.transform_y(model._add_mean(X, y, -1.0)), model, engine, progress)
+    in_units = None if noise is None else noise.in_units_of(model.whitener_.y_std)
+    view = View(X, model.whitener_.transform_y(model._add_mean(X, y, -1.0)), model, engine, progress, in_units)
     sure = np.flatnonzero(np.isin(y, list(suspects.sentinels)))
     begun = view.errors(suspects.rows, model.params_)
     quieter = view.errors(suspects.rows, begun.with_noise_of_the_bulk(model.params_))
@@ -273,8 +291,8 @@ class Errors:
 class View:
     """A fitted model's view of every row."""
 
-    def __init__(self, X: Array, y: Array, model, engine: Engine, progress: Progress):
-        self.X, self.y, self.model, self.engine, self.progress = X, y, model, engine, progress
+    def __init__(self, X: Array, y: Array, model, engine: Engine, progress: Progress, noise: Noise | None = None):
+        self.X, self.y, self.model, self.engine, self.progress, self.noise = X, y, model, engine, progress, noise
         self.alone = Alone(X, model.whitener_, engine, progress)
 
     def errors(self, out: Rows, params: Hyperparameters) -> Errors:
@@ -285,13 +303,15 @@ class View:
         own = np.full(len(X), -1)
         own[kept] = np.arange(len(kept))
         rows = engine.whiten(whitener, X, out, self.progress)
-        built = _indexed(engine, rows, self.y[kept], m + 1, self.progress)
+        noise = None if self.noise is None else self.noise[kept].scaled(self.model.alpha_)
+        known = np.zeros(len(X)) if self.noise is None else self.noise.known
+        built = _indexed(engine, rows, self.y[kept], m + 1, self.progress, noise)
         raw, standardised = np.empty((2, len(X)))
         for part in blocks(len(X), _PASS_ROWS):
             X_star = engine.whiten(whitener, X[part])
             local = built.path(X_star, np.array([m]), kernel, params, own[part], 0, self.progress)
             raw[part] = self.y[part] - local.mean[:, 0]
-            standardised[part] = raw[part] / np.sqrt(local.variance[:, 0])
+            standardised[part] = raw[part] / np.sqrt(local.variance[:, 0] + known[part])
         return Errors(raw, standardised)
 
     def standing_out(self, errors: Errors, out: Rows, limit: float | None) -> Rows:
@@ -308,9 +328,11 @@ class View:
         )
 
 
-def _indexed(engine: Engine, rows, y: Array, n_neighbors: int, progress: Progress) -> Engine:
+def _indexed(
+    engine: Engine, rows, y: Array, n_neighbors: int, progress: Progress, noise: Noise | None = None
+) -> Engine:
     probes = np.linspace(0, len(y) - 1, min(len(y), _PROBES)).astype(np.int64)
-    return engine.build(rows, y, "auto", n_neighbors, probes, 0, progress)
+    return engine.build(rows, y, "auto", n_neighbors, probes, 0, progress, noise)
 
 
 # --- and what is said of it -------------------------------------------------------------------------------------------

@@ -79,23 +79,28 @@ class Whitener:
         n_jobs: int | None = None,
         warn: bool = True,
         progress: str | None = None,
+        weights: Array | None = None,
     ) -> Whitener:
         """`mode`: "full" decorrelates the columns, "diagonal" scales them, "ranks" their ranks, "none" keeps X as is.
 
-        `warn`: name constant and dependent columns in a warning.
+        `warn`: name constant and dependent columns in a warning. weights (n,): of the rows in all moments; ranks count
+        every row once.
         """
         d = X.shape[1]
         y_mean, y_std = float(np.mean(y)), float(np.std(y))
+        if weights is not None:
+            y_mean = float(np.average(y, weights=weights))
+            y_std = float(np.sqrt(np.average((y - y_mean) ** 2, weights=weights)))
         if mode == "none":
             return cls(np.zeros(d), np.ones(d), y_mean, y_std)
         if mode not in WHITENINGS:
             raise InvalidInputError(f"whitening = {mode!r} is unknown. Choose one of: {', '.join(WHITENINGS)}.")
         ranks = None
         if mode == "ranks":
-            ranks, X = Ranks.fit(X)
+            (ranks, X), weights = Ranks.fit(X), None
         only_scaled = mode != "full"
         with np.errstate(over="ignore", invalid="ignore"):
-            mean, covariance = _moments(X, n_jobs, only_scaled, progress)
+            mean, covariance = _moments(X, n_jobs, only_scaled, progress, weights)
         variance = covariance if only_scaled else np.diag(covariance)
         names = [str(name) for name in columns] if columns is not None else [f"column {k}" for k in range(d)]
         if not np.isfinite(variance).all():
@@ -143,10 +148,12 @@ class Whitener:
         return prediction.affine(self.y_mean, self.y_std)
 
 
-def _moments(X, n_jobs, diagonal: bool, progress: str | None):
+def _moments(X, n_jobs, diagonal: bool, progress: str | None, weights: Array | None = None):
     """Mean and covariance (only its diagonal if asked) in two passes of float64 blocks, summed in a fixed order."""
     n = len(X)
     origin = X[0].astype(np.float64)  # so that a constant column sums to exactly zero
+    if weights is not None:
+        return _weighted_moments(X, weights, diagonal)
     mean = origin + sum(np.sum(X[block] - origin, axis=0) for block in blocks(n, _BLOCK)) / n
     parts = [np.zeros(0)] * -(-n // _BLOCK)
 
@@ -156,6 +163,17 @@ def _moments(X, n_jobs, diagonal: bool, progress: str | None):
 
     for_each_block(add, n, _BLOCK, n_jobs, progress)
     return mean, sum(parts) / n
+
+
+def _weighted_moments(X, weights: Array, diagonal: bool):
+    origin, total = X[0].astype(np.float64), weights.sum()
+    mean = origin + sum(weights[block] @ (X[block] - origin) for block in blocks(len(X), _BLOCK)) / total
+    covariance = 0.0
+    for block in blocks(len(X), _BLOCK):
+        centred = X[block] - mean
+        weighted = weights[block, None] * centred
+        covariance = covariance + ((weighted * centred).sum(axis=0) if diagonal else weighted.T @ centred)
+    return mean, covariance / total
 
 
 def _dependent(eigenvalues, vectors, names, constant) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,6 +56,10 @@ class TableModel:
     """The column whose values rows to come will not share, if that was said."""
     time: str | None = None
     """The column by which rows to come will be later, if that was said."""
+    noise: str | None = None
+    """The column of what is known of the target's noise, as a variance, if there is one."""
+    weight: str | None = None
+    """The column of weights, if there is one."""
 
     @classmethod
     def fit(
@@ -71,25 +75,30 @@ class TableModel:
         max_levels: int = 20,
         group: str | None = None,
         time: str | None = None,
+        noise: str | None = None,
+        weight: str | None = None,
     ) -> TableModel:
         """Learn `target` from `features`, or from all other columns but those to `ignore`. The regressor is fitted.
 
         group: a column of labels, if rows to come will be of groups that no training row has, such as new patients; it
         is no input. time: a column of numbers or dates, if they will be later than the training rows; it stays an input
-        unless it is ignored.
+        unless it is ignored. noise: a column of variances, what is known of each target's noise; weight: a column of
+        weights. Neither is an input.
         """
         _check_policy(missing)
         regressor = GPnnRegressor() if regressor is None else regressor
         table = _opened(table, "read" if regressor.verbose else None)
         to_come = said(table, target, features, group, time)
-        names = _choose(table, target, features, [*(ignore or []), *([] if group is None else [group])])
+        beside = [name for name in (noise, weight) if name is not None]
+        table.require(beside, "It was named as a column of noise or weights.")
+        names = _choose(table, target, features, [*(ignore or []), *([] if group is None else [group]), *beside])
         policy = "impute" if missing == "impute" else "error"
         encoder = TableEncoder(categories=categories or [], max_levels=max_levels, missing=policy)
         n_rows = encoder.survey(table, names)
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
         watch = Watch(table, encoder, target) if to_come is None and can_be_told(regressor) else None
-        rows = _read(table, encoder, target, missing, n_rows, to_come, watch)
+        rows = _read(table, encoder, target, missing, n_rows, to_come, watch, beside)
         if len(rows.y) < 2:
             raise InvalidInputError(
                 f"{table.name} has {len(rows.y)} rows to learn from. Check that it is the right file, and that not "
@@ -100,8 +109,11 @@ class TableModel:
             encoder.impute(X)
         if watch is not None:
             watch.warn()
-        regressor.fit(_named(X, encoder), rows.y, **({} if to_come is None else {to_come.argument: rows.labels}))
-        return cls(encoder, regressor, target, missing, group, time)
+        told = {} if to_come is None else {to_come.argument: rows.labels}
+        told |= {} if noise is None else {"noise_variance": rows.beside[noise]}
+        told |= {} if weight is None else {"sample_weight": rows.beside[weight]}
+        regressor.fit(_named(X, encoder), rows.y, **told)
+        return cls(encoder, regressor, target, missing, group, time, noise, weight)
 
     @classmethod
     def load(cls, path: str | Path, verify: bool = True) -> TableModel:
@@ -113,7 +125,7 @@ class TableModel:
                 "Load it with GPnnRegressor.load, or make a model of a table with gpnn fit."
             )
         encoder, target, missing = (schema.get(name) for name in ("encoder", "target", "missing"))
-        to_come = {name: schema.get(name) for name in ("group", "time")}  # files of earlier versions do not say
+        to_come = {name: schema.get(name) for name in ("group", "time", "noise", "weight")}  # earlier files do not say
         named = all(name is None or isinstance(name, str) for name in to_come.values())
         if not (isinstance(encoder, dict) and isinstance(target, str) and missing in POLICIES and named):
             raise FileError(f"{path} says nothing of its columns that this gpnn understands. {CURE_OF_DAMAGE}")
@@ -133,26 +145,32 @@ class TableModel:
         """What the model file says of the table."""
         return {
             "target": self.target, "missing": self.missing, "group": self.group, "time": self.time,
-            "encoder": self.encoder.to_dict(),
+            "noise": self.noise, "weight": self.weight, "encoder": self.encoder.to_dict(),
         }  # fmt: skip
 
     def read_rows(self, table, missing: str | None = None) -> tuple[pd.DataFrame, Array]:
         """Encoded inputs and target of every row, but of those that `missing` (default: as in `fit`) leaves out."""
+        return self._known_rows(table, missing)[:2]
+
+    def _known_rows(self, table, missing: str | None) -> tuple[pd.DataFrame, Array, dict[str, Array]]:
+        """Also what is known of their noise, as the regressor takes it."""
         table, missing = self._prepare(table, missing, [self.target])
-        rows = _read(table, self.encoder, self.target, missing, table.n_rows)
+        beside = [] if self.noise is None or self.noise not in table.types else [self.noise]
+        rows = _read(table, self.encoder, self.target, missing, table.n_rows, beside=beside)
         if missing == "impute":
             self.encoder.impute(rows.X)
         warn_of_unknown(rows.unknown)
-        return _named(rows.X, self.encoder), rows.y
+        noise = {"noise_variance": rows.beside[beside[0]]} if beside else {}
+        return _named(rows.X, self.encoder), rows.y, noise
 
     def evaluate(self, table, missing: str | None = None, units: str = "y") -> dict[str, float | None]:
         """The scores of `GPnnRegressor.evaluate`, the number of rows they are of, and "outside_support": the share of
         rows outside the support, None where the model does not know."""
         if units not in ("y", "whitened"):
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'y' or 'whitened' (the paper's).")
-        X, y = self._some_rows(table, missing, "evaluate on")
+        X, y, noise = self._some_rows(table, missing, "evaluate on")
         with _in_our_words():
-            law = self.regressor.predict_distribution(X)
+            law = self.regressor.predict_distribution(X, **noise)
         scores: dict[str, float | None] = {"rows": len(y), **self.regressor._scores(y, law, units)}
         outside = None if law.support is None else int(np.sum(law.support < OUTSIDE))
         self._warn_of_outside(outside or 0, len(y))
@@ -161,9 +179,30 @@ class TableModel:
     def recalibrate(self, table, missing: str | None = None) -> TableModel:
         """Itself, its variances and the shape of its errors corrected by rows whose target is known. What was learned
         stays; `regressor.recalibration_` says what changed."""
-        X, y = self._some_rows(table, missing, "recalibrate on")
-        self.regressor.recalibrate(X, y)
+        X, y, noise = self._some_rows(table, missing, "recalibrate on")
+        self.regressor.recalibrate(X, y, **noise)
         return self
+
+    def explain(self, table, missing: str | None = None):
+        """Of each row, why it is predicted as it is: `GPnnRegressor.explain`. Training rows are numbered from 0, as
+        they were learned from: without those that `fit` left out for a missing value."""
+        return self.regressor.explain(self.read_inputs(table, missing))
+
+    def read_inputs(self, table, missing: str | None = None) -> pd.DataFrame:
+        """Encoded inputs of every row, but of those that `missing` (default: as in `fit`) leaves out."""
+        table, missing = self._prepare(table, missing, [])
+        unknown: Counter = Counter()
+        parts = [self.encoder.encode(batch, unknown) for batch in table.batches(self.encoder.inputs)]
+        X = np.concatenate([np.empty((0, len(self.encoder.outputs))), *parts])
+        if missing == "impute":
+            self.encoder.impute(X)
+        whole = ~np.isnan(X).any(axis=1)
+        if missing == "error" and not whole.all():
+            counts = self.encoder.missing_by_column(X)
+            raise InvalidInputError(f"{table.name}: " + missing_message(counts, int((~whole).sum()), _CURE))
+        warn_of_unknown(unknown)
+        _warn_of_dropped(int((~whole).sum()), len(X), "were left out: a value is missing")
+        return _named(X[whole], self.encoder)
 
     def predict(self, table, coverage: float = 0.9, keep: list[str] | None = None, missing: str | None = None):
         """A pyarrow table: the columns to keep, then mean, sd, lower, upper and support, a row for each row."""
@@ -195,11 +234,11 @@ class TableModel:
                 bar.update(batch.num_rows)
         return n_rows
 
-    def _some_rows(self, table, missing: str | None, purpose: str) -> tuple[pd.DataFrame, Array]:
-        X, y = self.read_rows(table, missing)
+    def _some_rows(self, table, missing: str | None, purpose: str) -> tuple[pd.DataFrame, Array, dict[str, Array]]:
+        X, y, noise = self._known_rows(table, missing)
         if len(y) == 0:
             raise InvalidInputError(f"No row is left to {purpose}. Check that the table has rows with a target.")
-        return X, y
+        return X, y, noise
 
     def _warn_of_outside(self, outside: int, n_rows: int) -> None:
         """Where many rows are of a kind that the model was not told of."""
@@ -238,11 +277,13 @@ class TableModel:
     def _stream(self, table: Table, coverage: float, keep: list[str], missing: str, schema: pa.Schema):
         unknown: Counter = Counter()
         n_rows = n_empty = n_outside = 0
-        for batch in table.batches(list(dict.fromkeys([*self.encoder.inputs, *keep]))):
+        of_noise = [self.noise] if self.noise in table.types else []
+        for batch in table.batches(list(dict.fromkeys([*self.encoder.inputs, *keep, *of_noise]))):
             X = self.encoder.encode(batch, unknown)
             if missing == "impute":
                 self.encoder.impute(X)
-            whole = ~np.isnan(X).any(axis=1)
+            noise = [numbers(batch.column(name), name) for name in of_noise]
+            whole = ~np.isnan(X).any(axis=1) & ~np.isnan(np.sum([np.zeros(len(X)), *noise], axis=0))
             if missing == "error" and not whole.all():
                 first = n_rows + int(np.argmin(whole)) + 1
                 counts = self.encoder.missing_by_column(X)
@@ -251,7 +292,7 @@ class TableModel:
                 )
             answers = np.full((len(ANSWERS) + 1, len(X)), np.nan)
             if whole.any():
-                answers[:, whole] = self._answer(X[whole], coverage)
+                answers[:, whole] = self._answer(X[whole], coverage, *(values[whole] for values in noise))
             n_outside += int(np.sum(answers[-1] < OUTSIDE))
             n_rows, n_empty = n_rows + len(X), n_empty + int((~whole).sum())
             columns = [batch.column(name) for name in keep]
@@ -262,10 +303,10 @@ class TableModel:
         _warn_of_dropped(n_empty, n_rows, "have no prediction: a value is missing")
         self._warn_of_outside(n_outside, n_rows)
 
-    def _answer(self, X: Array, coverage: float) -> Array:
+    def _answer(self, X: Array, coverage: float, noise: Array | None = None) -> Array:
         """Mean, sd, lower, upper and support (5, n); NaN where nothing is known of the last."""
         with _in_our_words():
-            law = self.regressor.predict_distribution(_named(X, self.encoder))
+            law = self.regressor.predict_distribution(_named(X, self.encoder), noise)
         ends = self.regressor._standard_quantile(np.array([0.5 - coverage / 2, 0.5 + coverage / 2]), law).T
         support = np.full(len(X), np.nan) if law.support is None else law.support
         return np.vstack([law.mean, law.std, *(law.mean + law.std * end for end in ends), support])
@@ -278,6 +319,8 @@ class _Rows:
     labels: Array
     """Groups or times (n,), if they were asked for; zeros if not."""
     unknown: Counter
+    beside: dict[str, Array]
+    """Columns of noise or weights."""
 
 
 def _read(
@@ -288,11 +331,13 @@ def _read(
     n_rows: int | None,
     to_come: Group | Time | None = None,
     watch: Watch | None = None,
+    beside: Sequence[str] = (),
 ) -> _Rows:
     """Encoded rows (NaN where "impute" has work to do), targets and groups or times, in arrays made once if the number
     is known. A row without target, group or time is left out, or an error."""
     X, y, labels = np.empty((n_rows or 0, len(encoder.outputs))), np.empty(n_rows or 0), np.empty(n_rows or 0)
-    more = [*([] if to_come is None else [to_come.name]), *([] if watch is None else watch.columns)]
+    more = [*([] if to_come is None else [to_come.name]), *([] if watch is None else watch.columns), *beside]
+    read_beside: list[Array] = []
     unknown: Counter = Counter()
     lacking: Counter = Counter()
     done = seen = incomplete = 0
@@ -303,22 +348,27 @@ def _read(
         if watch is not None:
             watch.look(batch)
         absent = encoder.missing_by_column(X_batch) if missing != "impute" else {}
-        for name, values in ((target, y_batch), (to_come.name if to_come else "", labels_batch)):
+        others = [(name, numbers(batch.column(name), name)) for name in beside]
+        for name, values in ((target, y_batch), (to_come.name if to_come else "", labels_batch), *others):
             if np.isnan(values).any():
                 absent[name] = int(np.isnan(values).sum())
         lacking.update(absent)
         unusable, without_input = np.isnan(y_batch) | np.isnan(labels_batch), np.isnan(X_batch).any(axis=1)
+        for _, values in others:
+            unusable |= np.isnan(values)
         wanted = ~unusable if missing == "impute" else ~(unusable | without_input)
         seen, incomplete = seen + len(wanted), incomplete + int((~wanted).sum())
         end = done + int(wanted.sum())
         if end > len(y):
             X, y, labels = np.resize(X, (2 * end, X.shape[1])), np.resize(y, 2 * end), np.resize(labels, 2 * end)
         X[done:end], y[done:end], labels[done:end] = X_batch[wanted], y_batch[wanted], labels_batch[wanted]
+        read_beside.append(np.array([values[wanted] for _, values in others]).reshape(len(beside), end - done))
         done = end
     if lacking and missing == "error":
         raise InvalidInputError(f"{table.name}: " + missing_message(lacking, incomplete, _CURE))
     _warn_of_dropped(incomplete, seen, f"were left out: a value is missing in {listed(list(lacking))}")
-    return _Rows(X[:done], y[:done], labels[:done], unknown)
+    columns = np.concatenate([np.empty((len(beside), 0)), *read_beside], axis=1)
+    return _Rows(X[:done], y[:done], labels[:done], unknown, dict(zip(beside, columns, strict=True)))
 
 
 @contextmanager

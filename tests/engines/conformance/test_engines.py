@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpnn import GPnnRegressor, Hyperparameters
-from gpnn.engines import Probes
+from gpnn.engines import Noise, Probes
 from gpnn.engines.cpu import CPU
 from gpnn.engines.local import make_solver
 from gpnn.engines.reference import Reference
@@ -162,15 +162,18 @@ def test_rows_are_whitened_alike(engine, mode, rng):
         np.testing.assert_allclose(ours, CPU(1).whiten(whitener, far, gone), rtol=1e-6)
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_learning_sees_the_same_slopes(engine, kernel, rng):
+def test_learning_sees_the_same_slopes(engine, kernel, known, rng):
     X = rng.normal(size=(90, 3)).astype(np.float32)
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=90)
     probes = Probes(X[:7], y[:7], np.array([0, 1, 2, -1, 4, 5, 6]))
+    noise = Noise(rng.uniform(0.2, 2, 90), rng.uniform(0, 1, 90)) if known else None
+    probes = replace(probes, noise=noise[:7] if known else None)
     theta, batch = np.array([0.5, 1.0, 2.0, 0.9, 0.05]), np.array([0, 3, 5])
     found = []
     for of in (CPU(1), engine):
-        learner = of.learner(of.whiten(as_they_are(3), X), y, seed=0)
+        learner = of.learner(of.whiten(as_they_are(3), X), y, 0, noise)
         near = learner.neighborhoods(probes, theta[:3], 31)
         slopes = near.gradient(batch, KERNELS[kernel], theta, 0.3, 1.1)
         found.append((*slopes, near.predict(KERNELS[kernel], Hyperparameters(theta[:3], 0.9, 0.05))))

@@ -11,10 +11,11 @@ _LANES = LANES[np.dtype(np.float64)]
 
 
 @jit
-def block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z):
+def block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, noise=None):
     """K = σ_f²C + σ_ξ²I of X (s, d) in the strips of A (lower triangle) and y in the right-hand sides, for `factor`.
 
-    z gets the rows divided by the lengthscale, and `slope` dc/d(r²) (unless it has no room), both in strips.
+    z gets the rows divided by the lengthscale, and `slope` dc/d(r²) (unless it has no room), both in strips. noise
+    (s, 2): each row's share of σ_ξ² and what is known of its noise beside that (`engines.local.Noise`); None: 1 and 0.
     """
     s, d = X.shape
     lanes = _LANES
@@ -45,7 +46,10 @@ def block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance,
             i = strip * lanes + lane
             store(A, right + i * lanes, zero)
             if i < s:
-                A[strip * stride + i * lanes + lane] += noise_variance
+                if noise is None:
+                    A[strip * stride + i * lanes + lane] += noise_variance
+                else:
+                    A[strip * stride + i * lanes + lane] += noise_variance * noise[i, 0] + noise[i, 1]
                 A[right + i * lanes] = y[i]
             else:  # padding: a row of the identity, which changes nothing below
                 for j in range(i):
@@ -54,7 +58,9 @@ def block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance,
 
 
 @jit
-def block_likelihood(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient):
+def block_likelihood(
+    kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, noise=None
+):
     """Negative log likelihood (eq. 1) of X (s, d), y (s,); `gradient` gets its derivatives (l_1 … l_d, σ_f², σ_ξ²).
 
     A, slope, z, beta and sums are scratch, from `scratch` for s rows or more. Returns inf if K is not positive
@@ -66,7 +72,7 @@ def block_likelihood(kernel, X, y, lengthscale, kernel_variance, noise_variance,
     padded = n_strips * lanes
     stride = padded * lanes
     right = n_strips * stride
-    block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
+    block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, noise)
     if not factor(A, n_strips, lanes, stride, 0.0):
         return np.inf
     half_log_determinant = 0.0
@@ -88,14 +94,14 @@ def block_likelihood(kernel, X, y, lengthscale, kernel_variance, noise_variance,
         for j in range((strip + 1) * lanes):
             at = strip * stride + j * lanes
             store(A, at, half * fma(own, like(own, beta[j]), load(A, at)))
-    _chain_rule(0.5 * (s - y_beta), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient)
+    _chain_rule(0.5 * (s - y_beta), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient, noise)
     return 0.5 * (y_beta + s * np.log(2 * np.pi)) + half_log_determinant
 
 
 @jit
 def predictive_likelihood(
     kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, outcome, innovations,
-    share, typical,
+    share, typical, noise=None,
 ):  # fmt: skip
     """l* = ½(log 2πσ*² + (y* − μ*)²/σ*²) of the last of the rows X (s, d), y (s,), predicted from the others.
 
@@ -110,7 +116,7 @@ def predictive_likelihood(
     lanes = _LANES
     n_strips = -(-s // lanes)
     stride = n_strips * lanes * lanes
-    block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z)
+    block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, noise)
     A[n_strips * stride + (s - 1) * lanes + 1] = 1.0
     if not factor(A, n_strips, lanes, stride, 0.0):
         return np.inf
@@ -138,16 +144,20 @@ def predictive_likelihood(
         by_a = like(own_p, -0.5 * error) * own_p
         for j in range((strip + 1) * lanes):
             store(A, strip * stride + j * lanes, fma(by_p, like(own_p, p[j]), by_a * like(own_p, a[j])))
-    _chain_rule(0.5 * (1 - z_squared), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient)
+    _chain_rule(
+        0.5 * (1 - z_squared), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient, noise
+    )
     return 0.5 * (z_squared - np.log(precision) + np.log(2 * np.pi))
 
 
 @jit
 def predictive_likelihoods(
     kernel, X_star, y_star, rows, y, neighbors, lengthscale, kernel_variance, noise_variance,
-    A, slope, z, beta, sums, gradient, outcomes, innovations, share=1.0, typical=1.0,
+    A, slope, z, beta, sums, gradient, outcomes, innovations, share=1.0, typical=1.0, noise_star=None, noise=None,
 ):  # fmt: skip
     """Sum of `predictive_likelihood` over queries X_star (q, d), each given the rows that neighbors (q, m) names.
+
+    noise_star (q, 2), noise (n, 2): of the queries and of the rows, as `block_covariance` says.
 
     `gradient` gets the sum of the gradients, `outcomes` (q, 2) and `innovations` (q, m) what each query had. Queries
     whose K is not positive definite are passed over; the number of the others is returned too.
@@ -157,6 +167,7 @@ def predictive_likelihoods(
     X = np.empty((m + 1, d))
     t = np.empty(m + 1)
     own = np.empty(d + 2)
+    local_noise = None if noise is None else np.empty((m + 1, 2))
     gradient[:] = 0.0
     total = 0.0
     count = 0
@@ -165,12 +176,16 @@ def predictive_likelihoods(
             t[i] = y[neighbors[q, i]]
             for k in range(d):
                 X[i, k] = rows[neighbors[q, i], k]
+        if noise is not None:
+            for i in range(m):
+                local_noise[i] = noise[neighbors[q, i]]
+            local_noise[m] = noise_star[q]
         t[m] = y_star[q]
         for k in range(d):
             X[m, k] = X_star[q, k]
         loss = predictive_likelihood(
             kernel, X, t, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, own, outcomes[q],
-            innovations[q], share, typical,
+            innovations[q], share, typical, local_noise,
         )  # fmt: skip
         if np.isfinite(loss):
             total += loss
@@ -181,7 +196,7 @@ def predictive_likelihoods(
 
 
 @jit
-def _chain_rule(along_K, s, G, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient):
+def _chain_rule(along_K, s, G, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient, noise):
     """Derivatives in (l_1 … l_d, σ_f², σ_ξ²) from G = dloss/dK (lower triangle, in strips) and along_K = ΣG_ij K_ij."""
     d = len(lengthscale)
     lanes = _LANES
@@ -189,7 +204,12 @@ def _chain_rule(along_K, s, G, slope, z, lengthscale, kernel_variance, noise_var
     stride = n_strips * lanes * lanes
     by_noise = 0.0
     for i in range(s):
-        by_noise += G[(i // lanes) * stride + i * lanes + i % lanes]
+        along_own = G[(i // lanes) * stride + i * lanes + i % lanes]
+        if noise is None:
+            by_noise += along_own
+        else:  # what is known of the noise does not change with θ
+            by_noise += along_own * noise[i, 0]
+            along_K -= along_own * noise[i, 1]
     zero = like(load(G, 0), 0.0)
     for k in range(d):
         store(sums, k * lanes, zero)

@@ -12,10 +12,10 @@ _LANES = LANES[np.dtype(np.float64)]
 
 
 @jit
-def condition(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, lowest, A, z):
+def condition(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, lowest, A, z, noise=None):
     """A gets the factor of K with L⁻¹y beside it, z the scaled rows; False if K is too close to singular."""
     n_strips = -(-len(X) // _LANES)
-    block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, np.empty(0), z)
+    block_covariance(kernel_tag, X, y, lengthscale, kernel_variance, noise_variance, A, np.empty(0), z, noise)
     return factor(A, n_strips, _LANES, n_strips * _LANES**2, lowest)
 
 

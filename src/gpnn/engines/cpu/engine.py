@@ -15,7 +15,7 @@ from gpnn.engines.cpu.learner import CPULearner
 from gpnn.engines.cpu.neighbors import NeighborIndex, make_index, nearest_others, recall
 from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.engines.cpu.solver import solve_path
-from gpnn.engines.local import LocalSolution
+from gpnn.engines.local import LocalSolution, Noise
 from gpnn.engines.parallel import for_each_block, n_threads
 
 _ROWS = 65_536  # that a thread whitens at a time
@@ -28,6 +28,7 @@ class CPU:
 
     index: NeighborIndex
     y: Array
+    noise: Noise | None
 
     def __init__(self, n_jobs: int | None = None, batch_size: int | None = None):
         self.n_jobs, self.batch_size = n_jobs, batch_size
@@ -66,15 +67,16 @@ class CPU:
         probes: NDArray,
         seed: int,
         progress: Any = None,
+        noise: Noise | None = None,
     ) -> Self:
         n, d = rows.shape
         spec = make_index(index, n, d, n_neighbors)
         built = spec.build(rows, n_neighbors, rows[probes], self.n_jobs, seed, progress)
-        return self.hold(built, y[built.order])
+        return self.hold(built, y[built.order], None if noise is None else noise[built.order])
 
-    def hold(self, index: NeighborIndex, y: Array) -> Self:
+    def hold(self, index: NeighborIndex, y: Array, noise: Noise | None = None) -> Self:
         engine = copy.copy(self)
-        engine.index, engine.y = index, y
+        engine.index, engine.y, engine.noise = index, y, noise
         return engine
 
     def recall(self, rows: NDArray, n_neighbors: int) -> float:
@@ -128,10 +130,11 @@ class CPU:
         return LocalSolution(mean, variance, jitter, innovations)
 
     def _solve(self, X_star, neighbors: NDArray, kernel: Kernel, params: Hyperparameters, sizes) -> LocalSolution:
-        return solve_path(X_star, self.index.points(neighbors), self.y[neighbors], kernel, params, sizes)
+        noise = None if self.noise is None else self.noise[neighbors].variance(params)
+        return solve_path(X_star, self.index.points(neighbors), self.y[neighbors], kernel, params, sizes, noise)
 
-    def learner(self, rows: NDArray[np.float32], y: Array, seed: int) -> CPULearner:
-        return CPULearner(rows, y, seed, self.n_jobs)
+    def learner(self, rows: NDArray[np.float32], y: Array, seed: int, noise: Noise | None = None) -> CPULearner:
+        return CPULearner(rows, y, seed, self.n_jobs, noise)
 
     def _queries_per_block(self, X_star, n_neighbors: int) -> int:
         if self.batch_size is not None:

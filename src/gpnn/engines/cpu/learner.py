@@ -15,6 +15,7 @@ from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
 from gpnn.engines.compiled.likelihood import predictive_likelihoods, scratch
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, automatic_index, nearest_others
 from gpnn.engines.cpu.neighbors.cells import Rows
+from gpnn.engines.local import Noise
 from gpnn.engines.parallel import for_each_block
 
 _MOST_NEIGHBORS = 63  # that will be asked for: indexes may tune themselves for that
@@ -25,8 +26,10 @@ _STRETCH = 3.0  # of one column against another, at which an index is built anew
 class CPULearner:
     """The index is built anew only when columns were stretched much, and stretched with them otherwise."""
 
-    def __init__(self, rows: NDArray[np.float32], y: Array, seed: int, n_jobs: int | None = None):
-        self.rows, self.y, self.seed, self.n_jobs = rows, y, seed, n_jobs
+    def __init__(
+        self, rows: NDArray[np.float32], y: Array, seed: int, n_jobs: int | None = None, noise: Noise | None = None
+    ):
+        self.rows, self.y, self.seed, self.n_jobs, self.noise = rows, y, seed, n_jobs, noise
         self._lengthscale: Array = np.ones(rows.shape[1])  # that of the index
         self._index: KDTree | Flat | IVF | None = None
 
@@ -59,7 +62,7 @@ class CPULearner:
         return self.among(probes, found)
 
     def among(self, probes: Probes, neighbors: NDArray[np.int64]) -> CPUNeighborhoods:
-        return CPUNeighborhoods(self.rows, self.y, probes, neighbors, self.n_jobs)
+        return CPUNeighborhoods(self.rows, self.y, probes, neighbors, self.n_jobs, self.noise)
 
     def _in_metric(self, lengthscale: Array, probes: Probes) -> KDTree | Flat | IVF:
         change = self._lengthscale / lengthscale
@@ -86,6 +89,13 @@ class CPUNeighborhoods:
     neighbors: NDArray[np.int64]
     """(q, m): numbers of each probe's nearest other rows."""
     n_jobs: int | None
+    noise: Noise | None = None
+
+    def _noise(self, chosen) -> tuple[Array | None, Array | None]:
+        """Of the chosen probes, and of all rows."""
+        if self.noise is None or self.probes.noise is None:
+            return None, None
+        return self.probes.noise[chosen].columns, self.noise.columns
 
     def gradient(
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
@@ -95,7 +105,7 @@ class CPUNeighborhoods:
         _, count = predictive_likelihoods(
             KERNEL_NUMBERS[kernel.name], self.probes.X[chosen], self.probes.y[chosen], self.rows, self.y,
             self.neighbors[chosen], theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d), gradient, outcomes,
-            innovations, share, typical,
+            innovations, share, typical, *self._noise(chosen),
         )  # fmt: skip
         return gradient, count, float(innovations[:, 1:].mean())
 
@@ -108,7 +118,8 @@ class CPUNeighborhoods:
                 KERNEL_NUMBERS[kernel.name], self.probes.X[part], self.probes.y[part], self.rows, self.y,
                 self.neighbors[part], np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance,
                 params.noise_variance, *scratch(m + 1, d), np.empty(d + 2), outcomes[part], innovations[part],
+                1.0, 1.0, *self._noise(part),
             )  # fmt: skip
 
         for_each_block(one, q, _PREDICTED, self.n_jobs)
-        return Prediction(self.probes.y - outcomes[:, 0], outcomes[:, 1]), innovations
+        return Prediction(self.probes.y - outcomes[:, 0], outcomes[:, 1], known=self.probes.known), innovations

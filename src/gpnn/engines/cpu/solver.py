@@ -44,7 +44,7 @@ def _amplification(A, g, ratio, m, n_strips, lanes, stride):
     weights = 0.0
     residuals = 0.0
     for i in range(m):
-        diagonal = g[i] * (2 - g[i]) + ratio
+        diagonal = g[i] * (2 - g[i]) + ratio[i]
         weights += diagonal * v[i] * v[i]
         residuals += diagonal * w[i] * w[i]
     return weights, residuals
@@ -56,7 +56,8 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, 
     of `sizes`, from that many of the nearest rows. Those are NaN if A is not positive definite. `innovations` (m,) gets
     each neighbour's, times σ_f².
 
-    A, z and g are scratch: the matrix, the scaled differences N − x and g(|z|²), all in strips.
+    ratio (m,): the noise of each neighbour over σ_f². A, z and g are scratch: the matrix, the scaled differences N − x
+    and g(|z|²), all in strips.
     """
     m, d = N.shape
     n_strips = -(-m // lanes)
@@ -99,7 +100,7 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, 
             i = s * lanes + lane
             store(A, right + i * lanes, zero)
             if i < m:
-                A[s * stride + i * lanes + lane] += ratio
+                A[s * stride + i * lanes + lane] += ratio[i]
                 h = 1 - g[i]
                 A[right + i * lanes] = h
                 A[right + i * lanes + 1] = y[i] - center * h
@@ -161,7 +162,7 @@ def _solve_block(
     for q in range(len(X_star)):
         if mask[q]:
             errors[0, q], errors[1, q] = _solve_one(
-                kernel_tag, X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio, A, z, g, lanes,
+                kernel_tag, X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio[q], A, z, g, lanes,
                 sizes, mean[q], shrinkage[q], innovations[q],
             )  # fmt: skip
 
@@ -174,21 +175,73 @@ def solve(
     return LocalSolution(mean[:, 0], variance[:, 0], jitter, innovations)
 
 
+@jit
+def _weights_block(kernel_tag, X_star, neighbors, y, inverse_lengthscale, ratio, mask, A, z, g, lanes, sizes, weights):
+    n_strips = -(-neighbors.shape[1] // lanes)
+    v = np.empty(n_strips * lanes, A.dtype)
+    w = np.empty(n_strips * lanes, A.dtype)
+    mean = np.empty(1)
+    shrinkage = np.empty(1)
+    innovations = np.empty(neighbors.shape[1])
+    for q in range(len(X_star)):
+        if mask[q]:
+            _solve_one(
+                kernel_tag, X_star[q], neighbors[q], y[q], inverse_lengthscale, ratio[q], A, z, g, lanes,
+                sizes, mean, shrinkage, innovations,
+            )  # fmt: skip
+            if np.isfinite(shrinkage[0]):  # A⁻¹h is in what `factor` left
+                solve_transposed(A, n_strips, lanes, n_strips * lanes * lanes, v, w)
+            for i in range(neighbors.shape[1]):
+                weights[q, i] = v[i] * shrinkage[0]
+
+
+def local_weights(
+    X_star: Array, neighbors: Array, kernel: Kernel, params: Hyperparameters, noise: Array | None = None
+) -> Array:
+    """What each neighbour's y is multiplied by in μ* (q, m): A⁻¹h / precision, in float64. Arguments as for
+    `solve_path`."""
+    queries, m, d = neighbors.shape
+    weights = np.full((queries, m), np.nan)
+    for extra in JITTERS:
+        failed = np.isnan(weights[:, -1]) if m else np.zeros(queries, bool)
+        if not failed.any():
+            return weights
+        _weights_block(
+            KERNEL_TAGS[kernel.name], *(np.ascontiguousarray(rows, np.float64) for rows in (X_star, neighbors)),
+            np.zeros((queries, m)), _inverse(params.lengthscale, d, np.float64),
+            _ratios(params, noise, (queries, m)) + extra, failed, *_scratch(m, d, np.float64), np.array([m]), weights,
+        )  # fmt: skip
+    raise np.linalg.LinAlgError("a local covariance matrix is not positive definite, even with jitter")
+
+
+def _ratios(params: Hyperparameters, noise: Array | None, shape: tuple[int, int]) -> Array:
+    """Of each neighbour's noise to σ_f²."""
+    return np.full(shape, params.noise_variance if noise is None else noise) / params.kernel_variance
+
+
 def solve_path(
-    X_star: Array, neighbors: Array, y_neighbors: Array, kernel: Kernel, params: Hyperparameters, sizes: NDArray
+    X_star: Array,
+    neighbors: Array,
+    y_neighbors: Array,
+    kernel: Kernel,
+    params: Hyperparameters,
+    sizes: NDArray,
+    noise: Array | None = None,
 ) -> LocalSolution:
-    """Means and variances (q, k) from the nearest sizes[0] < … < sizes[k−1] of the neighbours, for the price of one."""
+    """Means and variances (q, k) from the nearest sizes[0] < … < sizes[k−1] of the neighbours, for the price of one.
+
+    noise (q, m): the variance of each neighbour's noise; None: σ_ξ² for all."""
     tag = KERNEL_TAGS[kernel.name]
     queries, m, d = neighbors.shape
     mean, shrinkage = np.zeros((2, queries, len(sizes)))
     innovations = np.zeros((queries, m))
     jitter, errors = np.zeros(queries), np.zeros((2, queries))
-    ratio = params.noise_variance / params.kernel_variance
+    ratios = _ratios(params, noise, (queries, m))
 
     def attempt(dtype, mask, extra=0.0):
         _solve_block(
             tag, *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), y_neighbors,
-            _inverse(params.lengthscale, d, dtype), dtype(ratio + extra), mask, *_scratch(m, d, dtype),
+            _inverse(params.lengthscale, d, dtype), (ratios + extra).astype(dtype), mask, *_scratch(m, d, dtype),
             sizes, mean, shrinkage, innovations, errors,
         )  # fmt: skip
 

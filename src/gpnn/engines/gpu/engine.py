@@ -21,7 +21,7 @@ from gpnn.engines.gpu.inverted import build_inverted
 from gpnn.engines.gpu.learner import GPULearner
 from gpnn.engines.gpu.solver import solve_path
 from gpnn.engines.gpu.whitening import DeviceWhitening
-from gpnn.engines.local import LocalSolution
+from gpnn.engines.local import LocalSolution, Noise
 from gpnn.engines.parallel import shown
 
 _ROWS = 2**20  # that are whitened at a time
@@ -36,8 +36,10 @@ class _Held:
     cells: Cells
     order: torch.Tensor
     y: torch.Tensor
-    of: Array
-    """The targets that y is a copy of."""
+    noise: torch.Tensor | None
+    """(2, n): share and known."""
+    of: tuple[Array, Noise | None]
+    """The targets and the noise that these are copies of."""
 
 
 _on_device: WeakKeyDictionary[NeighborIndex, dict[str, _Held]] = WeakKeyDictionary()
@@ -50,6 +52,7 @@ class GPU:
 
     index: NeighborIndex
     y: Array
+    noise: Noise | None
     _held: _Held
 
     def __init__(self, device: str = "cuda", n_jobs: int | None = None, batch_size: int | None = None):
@@ -89,30 +92,33 @@ class GPU:
         probes: NDArray,
         seed: int,
         progress: Any = None,
+        noise: Noise | None = None,
     ) -> Self:
         n, d = rows.shape
         spec = make_index(index, n, d, n_neighbors)
         probe_rows = rows[torch.from_numpy(probes).to(rows.device)]
         if isinstance(spec, IVF):
             inverted, cells = build_inverted(spec, rows, n_neighbors, probe_rows, seed)
-            return self._hold(inverted, y[inverted.order], cells)
+            return self._hold(inverted, y[inverted.order], _in_order(noise, inverted), cells)
         host = Rows.allocate(*rows.shape)
         torch.from_numpy(host).copy_(rows)
         built = spec.build(host, n_neighbors, probe_rows.cpu().numpy(), self.n_jobs, seed, progress)
-        return self.hold(built, y[built.order])
+        return self.hold(built, y[built.order], _in_order(noise, built))
 
-    def hold(self, index: NeighborIndex, y: Array) -> Self:
-        return self._hold(index, y, None)
+    def hold(self, index: NeighborIndex, y: Array, noise: Noise | None = None) -> Self:
+        return self._hold(index, y, noise, None)
 
-    def _hold(self, index: NeighborIndex, y: Array, cells: Cells | None) -> Self:
+    def _hold(self, index: NeighborIndex, y: Array, noise: Noise | None, cells: Cells | None) -> Self:
         device = find_device(self.device)
         held = _on_device.setdefault(index, {}).get(str(device))
-        if held is None or held.of is not y:
+        if held is None or held.of[0] is not y or held.of[1] is not noise:
             cells = cells or (Cells.of(index, device) if held is None else held.cells)
-            held = _Held(cells, upload(index.order, device).long(), upload(np.asarray(y, float), device), y)
+            targets = upload(np.asarray(y, float), device)
+            of_noise = None if noise is None else upload(np.stack([noise.share, noise.known]).astype(float), device)
+            held = _Held(cells, upload(index.order, device).long(), targets, of_noise, (y, noise))
             _on_device[index][str(device)] = held
         engine = copy.copy(self)
-        engine.index, engine.y, engine._held = index, y, held
+        engine.index, engine.y, engine.noise, engine._held = index, y, noise, held
         return engine
 
     def recall(self, rows: torch.Tensor, n_neighbors: int) -> float:
@@ -156,15 +162,15 @@ class GPU:
             else:
                 near, _ = held.cells.nearest(X_star[part], min(m + 1, held.cells.n))
                 neighbors = without_own(near, held.order[near], upload(own[part], near.device))
-            found = solve_path(held.cells, held.y, neighbors, X_star[part], kernel, params, sizes, kept)
+            found = solve_path(held.cells, held.y, held.noise, neighbors, X_star[part], kernel, params, sizes, kept)
             mean[part], variance[part], jitter[part], innovations[part] = (values.cpu().numpy() for values in found)
 
         with shown(progress, len(X_star)) as bar:
             in_blocks(predict, len(X_star), self._queries_per_block(m), bar)
         return LocalSolution(mean, variance, jitter, innovations)
 
-    def learner(self, rows: torch.Tensor, y: Array, seed: int) -> GPULearner:
-        return GPULearner(rows, y)
+    def learner(self, rows: torch.Tensor, y: Array, seed: int, noise: Noise | None = None) -> GPULearner:
+        return GPULearner(rows, y, noise)
 
     def _queries(self, X_star: Any) -> torch.Tensor:
         if isinstance(X_star, torch.Tensor):
@@ -180,3 +186,7 @@ class GPU:
     def __getstate__(self) -> dict:
         """Settings alone: what is on a device stays there."""
         return {name: getattr(self, name) for name in ("device", "n_jobs", "batch_size")}
+
+
+def _in_order(noise: Noise | None, index: NeighborIndex) -> Noise | None:
+    return None if noise is None else noise[index.order]

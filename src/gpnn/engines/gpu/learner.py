@@ -17,13 +17,15 @@ from gpnn.engines.gpu.device import upload
 from gpnn.engines.gpu.inverted import to_strips
 from gpnn.engines.gpu.kernels.covariance import KERNEL_NUMBERS
 from gpnn.engines.gpu.kernels.likelihood import predictive_likelihood
+from gpnn.engines.local import Noise
 
 
 class GPULearner:
     """No index: the metric is a weight for each column's squared differences."""
 
-    def __init__(self, rows: torch.Tensor, y: Array):
+    def __init__(self, rows: torch.Tensor, y: Array, noise: Noise | None = None):
         self.rows, self.y = rows, upload(y, rows.device)
+        self.noise = None if noise is None else upload(noise.columns, rows.device)
         self._cells = Cells.plain(to_strips(rows), len(rows))
 
     @property
@@ -48,12 +50,20 @@ class GPULearner:
         weights = upload((inverse / inverse.max()).astype(np.float32) ** 2, device)  # a common factor changes nothing
         found, _ = self._cells.nearest(X, m + 1, weights)
         neighbors = without_own(found, found, upload(np.asarray(probes.own, np.int64), device))
-        return GPUNeighborhoods(self.rows, self.y, X, upload(probes.y, device), neighbors)
+        return self._around(probes, X, neighbors)
 
     def among(self, probes: Probes, neighbors: NDArray[np.int64]) -> GPUNeighborhoods:
         device = self.rows.device
-        X, y = upload(np.asarray(probes.X, np.float32), device), upload(probes.y, device)
-        return GPUNeighborhoods(self.rows, self.y, X, y, upload(neighbors, device))
+        return self._around(probes, upload(np.asarray(probes.X, np.float32), device), upload(neighbors, device))
+
+    def _around(self, probes: Probes, X: torch.Tensor, neighbors: torch.Tensor) -> GPUNeighborhoods:
+        device = self.rows.device
+        known = self.noise is not None and probes.noise is not None
+        noise_star = upload(probes.noise.columns, device) if known and probes.noise is not None else None
+        noise = self.noise if known else None
+        return GPUNeighborhoods(
+            self.rows, self.y, X, upload(probes.y, device), neighbors, noise_star, noise, probes.known
+        )
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,9 @@ class GPUNeighborhoods:
     X: torch.Tensor
     y_star: torch.Tensor
     neighbors: torch.Tensor
+    noise_star: torch.Tensor | None = None
+    noise: torch.Tensor | None = None
+    known: Array | None = None
 
     def gradient(
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
@@ -82,13 +95,15 @@ class GPUNeighborhoods:
         fine = torch.isfinite(outcomes[:, 1])
         error, variance = torch.where(fine, outcomes[:, 0], 0.0), torch.where(fine, outcomes[:, 1], float("inf"))
         innovations = torch.where(fine[:, None], innovations, 1.0)
-        return Prediction((self.y_star - error).cpu().numpy(), variance.cpu().numpy()), innovations.cpu().numpy()
+        law = Prediction((self.y_star - error).cpu().numpy(), variance.cpu().numpy(), known=self.known)
+        return law, innovations.cpu().numpy()
 
     def _launch(self, chosen: NDArray, kernel: Kernel, settings: list, gradients, outcomes, innovations) -> None:
         m, d = self.neighbors.shape[1], self.rows.shape[1]
         size = max(16, triton.next_power_of_2(m + 1))
         batch = upload(np.concatenate([settings, chosen]), self.X.device)
         predictive_likelihood[(len(chosen),)](
-            self.X, self.y_star, self.rows, self.y, self.neighbors, batch, gradients, outcomes, innovations, m, d,
-            KERNEL=KERNEL_NUMBERS[kernel.name], S=size, LEARNING=gradients is not None, num_warps=max(1, size // 16),
+            self.X, self.y_star, self.rows, self.y, self.neighbors, self.noise_star, self.noise, batch, gradients,
+            outcomes, innovations, m, d, KERNEL=KERNEL_NUMBERS[kernel.name], S=size, LEARNING=gradients is not None,
+            NOISY=self.noise is not None, num_warps=max(1, size // 16),
         )  # fmt: skip

@@ -24,6 +24,7 @@ _PRECISION = {torch.float32: "tf32x3", torch.float64: "ieee"}
 def solve_path(
     cells: Cells,
     y: torch.Tensor,
+    noise: torch.Tensor | None,
     neighbors: torch.Tensor,
     X_star: torch.Tensor,
     kernel: Kernel,
@@ -34,12 +35,16 @@ def solve_path(
     """Means and variances (q, k) from the nearest sizes[0] < … of the neighbors (q, m); jitter (q,); innovations of the
     first of them (q, n_innovations).
 
-    y (n,) float64: of the rows of `cells`.
+    y (n,) float64: of the rows of `cells`; noise (2, n): their share of σ_ξ², and what is known beside it.
     """
+    variance_of_noise = torch.full((1,), params.noise_variance, dtype=torch.float64, device=X_star.device)
+    if noise is not None:
+        variance_of_noise = params.noise_variance * noise[0] + noise[1]
+    ratios = variance_of_noise / params.kernel_variance
 
     def attempt(queries, dtype: torch.dtype, extra: float):
         return _attempt(
-            cells, y, neighbors[queries], X_star[queries], kernel, params, sizes, n_innovations, dtype, extra
+            cells, y, ratios + extra, neighbors[queries], X_star[queries], kernel, params, sizes, n_innovations, dtype
         )
 
     mean, shrinkage, innovations, (mean_error, error) = attempt(slice(None), torch.float32, 0.0)
@@ -61,21 +66,20 @@ def solve_path(
     return mean, params.kernel_variance * shrinkage + params.noise_variance, jitter, innovations
 
 
-def _attempt(cells, y, neighbors, X_star, kernel, params, sizes, n_innovations, dtype, extra):
+def _attempt(cells, y, ratios, neighbors, X_star, kernel, params, sizes, n_innovations, dtype):
     """Means, 1/precision, innovations and rounding errors of the first two; NaN where A is not positive definite."""
     (q, m), d, device = neighbors.shape, cells.d, X_star.device
     padded = -(-(m + 2) // _TILE) * _TILE
     n_programs = min(q, programs(device, _EACH))
-    work_size = padded * (padded + d + 4 + _TILE)
+    work_size = padded * (padded + d + 5 + _TILE)
     work = torch.empty(n_programs * work_size, dtype=dtype, device=device)
     a, b = torch.empty(2, q, m, dtype=dtype, device=device)
     center, amplified = (torch.empty(*shape, dtype=torch.float64, device=device) for shape in ((q,), (q, 3)))
     inverse_lengthscale = np.broadcast_to(1 / np.asarray(params.lengthscale, dtype=float), d)
-    ratio = np.array(params.noise_variance / params.kernel_variance + extra)
-    scale, ratio_there = (upload(values, device).to(dtype) for values in (inverse_lengthscale, ratio))
+    scale = upload(inverse_lengthscale, device).to(dtype)
     kernels.solve[(n_programs,)](
-        cells.strips, y, neighbors, X_star, scale, ratio_there, LOWEST_PIVOT, a, b, center, amplified,
-        work, work_size, q, m, padded, d,
+        cells.strips, y, neighbors, X_star, scale, ratios.to(dtype), int(len(ratios) > 1), LOWEST_PIVOT, a, b, center,
+        amplified, work, work_size, q, m, padded, d,
         KERNEL=KERNEL_NUMBERS[kernel.name], B=_TILE, PRECISION=_PRECISION[dtype], num_warps=_WARPS,
     )  # fmt: skip
     mean, shrinkage = torch.empty(2, q, len(sizes), dtype=torch.float64, device=device)

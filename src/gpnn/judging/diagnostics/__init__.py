@@ -2,12 +2,14 @@
 
 from gpnn.judging.diagnostics.findings import findings, verdict
 from gpnn.judging.diagnostics.measure import diagnose
+from gpnn.judging.diagnostics.reasons import reasons
 from gpnn.judging.diagnostics.values import (
     Cloud,
     Column,
     Diagnostics,
     Finding,
     FitRecord,
+    Reason,
     Support,
     SupportPart,
     Verdict,
@@ -19,10 +21,12 @@ __all__ = [
     "Diagnostics",
     "Finding",
     "FitRecord",
+    "Reason",
     "Support",
     "SupportPart",
     "Verdict",
     "diagnose",
     "findings",
+    "reasons",
     "verdict",
 ]

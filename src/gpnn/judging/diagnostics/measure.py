@@ -16,7 +16,8 @@ from gpnn.common.reliability import inside
 from gpnn.common.types import Array, Prediction
 from gpnn.engines import make_engine
 from gpnn.judging.diagnostics.findings import findings, verdict
-from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord, Support, SupportPart
+from gpnn.judging.diagnostics.reasons import reasons
+from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord, Reason, Support, SupportPart
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import interval
 from gpnn.stages.contract import DistributionRegressor
@@ -28,6 +29,7 @@ from gpnn.theory import limits
 _PROBES = 1000  # rows whose nearest neighbour is looked at
 _FAR = 3.0  # times the distance that 99 % of training rows keep to their nearest
 _NEAR = 0.1  # lengthscales; nothing within is far
+_EXPLAINED = 3  # test rows
 _SUPPORTS = (0.0, OUTSIDE, 0.1, 0.5, 1.0)
 _OF_THE_MOMENT = ("n_jobs", "verbose")  # settings that change no number, and may have changed since the fit
 
@@ -63,6 +65,7 @@ def diagnose(model: DistributionRegressor, X, y, *, target: str | None = None) -
         cloud=Cloud.of(y, law.mean),
         fit=_fit_record(model, X) if isinstance(model, GPnnRegressor) else None,
         support=_support(model, y, law),
+        reasons=_reasons(model, X, y, law) if isinstance(model, GPnnRegressor) else (),
         predict_seconds=seconds,
         created=now(),
         machine=machine(),
@@ -79,6 +82,12 @@ def importances(whitener: Whitener, X: Array) -> Array:
     """
     strength = np.abs(whitener.x_map) if whitener.x_map.ndim == 1 else np.linalg.norm(whitener.x_map, axis=1)
     return strength * np.std(X if whitener.ranks is None else whitener.ranks(X), axis=0, dtype=np.float64)
+
+
+def _reasons(model: GPnnRegressor, X, y: Array, law: Prediction) -> tuple[Reason, ...]:
+    """Of the rows that lie farthest off, in standard deviations."""
+    worst = np.argsort(-np.abs(y - law.mean) / law.std, kind="stable")[:_EXPLAINED]
+    return reasons(model, check_new_rows(model, X)[worst], law[worst], worst, y[worst])
 
 
 def _support(model: DistributionRegressor, y: Array, law: Prediction) -> Support | None:

@@ -136,6 +136,23 @@ class Support:
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Why one test row was predicted as it was: the training rows with the largest weights in its mean."""
+
+    row: int
+    observed: float | None
+    predicted: float
+    sd: float
+    support: float | None
+    effective: float
+    """How many rows it comes to, if all had weighed alike."""
+    decisive: tuple[dict, ...]
+    """Number, weight and y of those rows, the largest weight first."""
+    columns: dict[str, float]
+    """The largest shares of input columns in their distances."""
+
+
+@dataclass(frozen=True)
 class Finding:
     """Something to know before the numbers are used."""
 
@@ -180,6 +197,8 @@ class Diagnostics:
     """Only of a `GPnnRegressor`."""
     support: Support | None
     """Only of a model that knows where its support ends."""
+    reasons: tuple[Reason, ...]
+    """Of the test rows farthest from their predictions; only of a `GPnnRegressor`."""
     predict_seconds: float
     created: str
     machine: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from gpnn.judging.diagnostics import Diagnostics, Finding, FitRecord
+from gpnn.judging.diagnostics import Diagnostics, Finding, FitRecord, Reason
 from gpnn.judging.report.charts import AT_FLOOR, candidate_chart, charts, time_chart
 from gpnn.judging.report.markup import Markup, element
 from gpnn.judging.report.numbers import digits_of, number, percent, seconds, size
@@ -24,6 +24,8 @@ def html(found: Diagnostics) -> str:
         '<link rel="icon" href="data:,">'
     )
     sections = [_header(found), _key_numbers(found), _charts(found), _findings(found)]
+    if found.reasons:
+        sections.append(_reasons(found))
     if found.fit is not None:
         cards = [_learned(found.fit), _candidates(found.fit), _cost(found, found.fit)]
         sections += [element("div", *cards, class_="grid"), _settings(found.fit)]
@@ -123,6 +125,34 @@ def _finding(finding: Finding) -> Markup:
         element("p", finding.cause),
         element("p", element("b", "Cure. "), finding.cure),
         class_=finding.severity,
+    )
+
+
+def _reasons(found: Diagnostics) -> Markup:
+    return element(
+        "section",
+        element("h2", "These rows decided"),
+        element("p", "The test rows farthest from their predictions, and the training rows with the largest weights in "
+                "each: what the mean moves by when that row's y moves by one. Numbers count from 0."),
+        *map(_reason, found.reasons),
+        id="reasons", class_="card",
+    )  # fmt: skip
+
+
+def _reason(reason: Reason) -> Markup:
+    support = "" if reason.support is None else f", support {percent(reason.support)}"
+    observed = "" if reason.observed is None else f", observed {number(reason.observed)}"
+    largest = ", ".join(f"{name} {percent(share)}" for name, share in reason.columns.items())
+    lines = [
+        element("tr", *(element("td", text) for text in (f"{one['row']:,}", number(one["weight"]), number(one["y"]))))
+        for one in reason.decisive
+    ]
+    table = element("table", element("tr", *(element("th", name) for name in ("row", "weight", "y"))), *lines)
+    return element(
+        "article",
+        element("h3", f"Row {reason.row:,}: predicted {number(reason.predicted)} ± {number(reason.sd)}{observed}"),
+        element("p", f"As if {number(reason.effective)} rows had weighed alike{support}. Distances are of: {largest}."),
+        element("div", table, class_="scroll"),
     )
 
 

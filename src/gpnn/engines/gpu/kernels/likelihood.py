@@ -9,14 +9,15 @@ from gpnn.engines.gpu.kernels.solve import inverse_factor
 
 @triton.jit(do_not_specialize=["m"])
 def predictive_likelihood(
-    X_star, y_star, rows, y, neighbors, batch, gradients, outcomes, innovations, m, d,
-    KERNEL: tl.constexpr, S: tl.constexpr, LEARNING: tl.constexpr,
+    X_star, y_star, rows, y, neighbors, noise_star, noise, batch, gradients, outcomes, innovations, m, d,
+    KERNEL: tl.constexpr, S: tl.constexpr, LEARNING: tl.constexpr, NOISY: tl.constexpr,
 ):  # fmt: skip
     """Of one of the chosen probes. If LEARNING: gradients (c, d + 4) in l_1 … l_d, σ_f², σ_ξ², then 1, and the mean
     innovation of all rows but the first; 0, 0 and 1 where K is not positive definite. Else outcomes (c, 2): y* − μ* and
     σ*², and innovations (c, m); NaN there.
 
-    X_star (q, d), y_star (q,), rows (n, d), y (n,), neighbors (q, m). batch (d + 4 + c,): parameters, share and typical
+    X_star (q, d), y_star (q,), rows (n, d), y (n,), neighbors (q, m); if NOISY, noise_star (q, 2) and noise (n, 2) have
+    their shares of σ_ξ² and what is known beside it. batch (d + 4 + c,): parameters, share and typical
     (see the compiled twin), and the numbers of the chosen. S is a power of two above m.
     """
     at = tl.program_id(0).to(tl.int64)
@@ -34,7 +35,13 @@ def predictive_likelihood(
     kernel_variance, noise_variance = tl.load(batch + d), tl.load(batch + d + 1)
     diagonal = i[:, None] == i[None, :]
     K = kernel_variance * (1.0 - one_minus_correlation(r2, KERNEL))
-    K = tl.where(diagonal, K + noise_variance, K)
+    share_of_noise = tl.full((S,), 1.0, tl.float64)
+    known = tl.zeros((S,), tl.float64)
+    if NOISY:
+        of_noise = tl.where(query, noise_star + 2 * q, noise + 2 * number)
+        share_of_noise = tl.load(of_noise, mask=i <= m, other=1.0)
+        known = tl.load(of_noise + 1, mask=i <= m, other=0.0)
+    K = tl.where(diagonal, K + (noise_variance * share_of_noise + known)[:, None], K)
     exists = (i <= m)[:, None] & (i <= m)[None, :]
     K = tl.where(exists, K, tl.where(diagonal, 1.0, 0.0))
     inverse = inverse_factor(K, m + 1, 0.0, batch, 0, False, S)
@@ -58,8 +65,10 @@ def predictive_likelihood(
         by_p = 0.5 * (1.0 / precision + error * error) * p - 0.5 * error * a
         by_a = -0.5 * error * p
         G = by_p[:, None] * p[None, :] + by_a[:, None] * a[None, :]
-        by_noise = tl.sum(tl.where(i <= m, by_p * p + by_a * a, 0.0), axis=0)
-        along = 0.5 * (1.0 - error * error * precision)  # ΣG_ij K_ij
+        along_own = tl.where(i <= m, by_p * p + by_a * a, 0.0)
+        by_noise = tl.sum(along_own * share_of_noise, axis=0)
+        # ΣG_ij K_ij, without what is known and does not change with θ
+        along = 0.5 * (1.0 - error * error * precision) - tl.sum(along_own * known, axis=0)
         weight = tl.where(exists, G * correlation_slope(r2, KERNEL), 0.0)
         for k in range(0, d):
             lengthscale = tl.load(batch + k)

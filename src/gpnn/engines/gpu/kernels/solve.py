@@ -39,7 +39,7 @@ def inverse_factor(S, n_columns, lowest, L, stride, STORE: tl.constexpr, B: tl.c
 
 
 @triton.jit
-def _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL: tl.constexpr):
+def _tile(z, g, rhs, noise, i, j, m, padded, d, KERNEL: tl.constexpr):
     """Rows i and columns j of A with the two rows below it; the identity beyond."""
     r2 = tl.zeros((i.shape[0], j.shape[0]), z.dtype.element_ty)
     for k in range(0, d):
@@ -48,7 +48,7 @@ def _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL: tl.constexpr):
     gi = tl.load(g + i)[:, None]
     gj = tl.load(g + j)[None, :]
     value = gi + gj - gi * gj - one_minus_correlation(r2, KERNEL)
-    value = tl.where(i[:, None] == j[None, :], value + ratio, value)
+    value = tl.where(i[:, None] == j[None, :], value + tl.load(noise + i)[:, None], value)
     h = 1.0 - gj
     value = tl.where(i[:, None] == m, h, value)
     value = tl.where(i[:, None] == m + 1, tl.load(rhs + j)[None, :], value)
@@ -57,7 +57,7 @@ def _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n_queries", "m"])
 def solve(
-    strips, y, neighbors, X_star, inverse_lengthscale, ratio, lowest, A_h, A_y, center, amplified,
+    strips, y, neighbors, X_star, inverse_lengthscale, ratio, ratio_step, lowest, A_h, A_y, center, amplified,
     work, work_size, n_queries, m, padded, d,
     KERNEL: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -65,7 +65,8 @@ def solve(
     Σ A_ii v_i² and Σ A_ii w_i² for v = A⁻¹h and w = A⁻¹(y − center·h), and max |y − center|. NaN where A is not
     positive definite.
 
-    y (n,) float64, neighbors (q, m), X_star (q, d); `work` has work_size numbers for each program.
+    y (n,) float64, neighbors (q, m), X_star (q, d); ratio (n,): the noise of each row over σ_f², or one number for all
+    if ratio_step is 0; `work` has work_size numbers for each program.
     """
     program = tl.program_id(0).to(tl.int64)
     L = work + program * work_size
@@ -75,8 +76,8 @@ def solve(
     rhs = g + padded
     v = rhs + padded
     w = v + padded
-    inverses = w + padded  # (tiles, B, B)
-    ratio = tl.load(ratio)
+    noise = w + padded
+    inverses = noise + padded  # (tiles, B, B)
     index = tl.arange(0, B)
     for at in range(program, n_queries, tl.num_programs(0)):
         sums = tl.zeros((B,), tl.float64)
@@ -100,6 +101,7 @@ def solve(
                 r2 += difference * difference
             gi = tl.where(inside, one_minus_correlation(r2, KERNEL), 0.0)
             tl.store(g + i, gi)
+            tl.store(noise + i, tl.load(ratio + row * ratio_step))
             # y − center·h without cancellation: (y − center) + center·g
             centred = tl.where(inside, tl.load(y + row, mask=inside, other=0.0) - middle, 0.0)
             spread = tl.maximum(spread, tl.abs(centred))
@@ -110,7 +112,7 @@ def solve(
 
         for J in range(0, padded, B):
             j = J + index
-            S = _tile(z, g, rhs, j, j, ratio, m, padded, d, KERNEL)
+            S = _tile(z, g, rhs, noise, j, j, m, padded, d, KERNEL)
             done = tl.zeros((B, B), dtype)
             for K in range(0, J, B):
                 left = tl.load(L + j[:, None] * padded + (K + index)[None, :])
@@ -124,7 +126,7 @@ def solve(
             inverse_t, diagonal_t = tl.trans(inverse), tl.trans(diagonal)
             for below in range(J + B, padded, B):
                 i = below + index
-                S = _tile(z, g, rhs, i, j, ratio, m, padded, d, KERNEL)
+                S = _tile(z, g, rhs, noise, i, j, m, padded, d, KERNEL)
                 done = tl.zeros((B, B), dtype)
                 for K in range(0, J, B):
                     upper = tl.load(L + j[:, None] * padded + (K + index)[None, :])
@@ -158,7 +160,7 @@ def solve(
             tl.store(v + j, a)
             tl.store(w + j, b)
             gj = tl.load(g + j)
-            variance = gj * (2.0 - gj) + ratio
+            variance = gj * (2.0 - gj) + tl.load(noise + j)
             weights += variance * a * a
             residuals += variance * b * b
             tl.debug_barrier()

@@ -1,0 +1,34 @@
+"""Predictions for rows whose noise is known, in part: every way to ask takes `noise_variance`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpnn.common.types import Array
+
+
+class KnownNoise:
+    """noise_variance (q,), or one number, in units of y²: what is known of the noise of y*, beside what was learned; 0
+    for a reading without it. Only of models that were fitted with some; by default as much as training rows have."""
+
+    def predict(self: Any, X, return_std: bool = False, noise_variance=None):
+        """Means of y* (q,), and with return_std=True also its standard deviations, noise included."""
+        law = self.predict_distribution(X, noise_variance)
+        return (law.mean, law.std) if return_std else law.mean
+
+    def predict_interval(self: Any, X, coverage: float = 0.9, noise_variance=None) -> tuple[Array, Array]:
+        """Lower and upper ends (q,) of the central interval that holds y* with probability `coverage`."""
+        return self._interval(self.predict_distribution(X, noise_variance), coverage)
+
+    def predict_quantiles(self: Any, X, q, noise_variance=None) -> Array:
+        """Quantiles of y* of the orders q (k,): one column each (n, k), never crossing."""
+        return self._quantiles(self.predict_distribution(X, noise_variance), q)
+
+    def evaluate(self: Any, X, y, units: str = "whitened", noise_variance=None) -> dict[str, float]:
+        """The paper's metrics and a few more on test rows.
+
+        As in the paper, "rmse", "nll" and "crps" are for y scaled to mean 0 and variance 1 by the training rows;
+        units="y" gives them in the units of y. "coverage_90" is that of `predict_interval`; `diagnose` looks closer.
+        """
+        self._check_units(units)
+        return self._scores(y, self.predict_distribution(X, noise_variance), units)
