@@ -21,8 +21,8 @@ from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.index import NeighborIndex
+from gpnn.regressor.joint import JointLaws
 from gpnn.stages.calibration import LocalScale
-from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
 from gpnn.stages.far import FEWEST_JUDGES, Far, answer, learn_far, standard_quantile, warn_of_queries_outside
 from gpnn.stages.few import FEW, Fold, cross_fit, in_folds
@@ -45,7 +45,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(DistributionRegressor):
+class GPnnRegressor(JointLaws):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -199,9 +199,12 @@ class GPnnRegressor(DistributionRegressor):
         suspects.number_rows_of(self, kept)
         return self._in_units_of_y(X[verdict.rows], verdict.law)
 
-    def predict_distribution(self, X) -> Prediction:
-        """The predictive law of y* at each row of X, in the units of y."""
+    def predict_distribution(self, X, joint: bool = False):
+        """The predictive law of y* at each row of X, in the units of y: a Prediction. joint=True: of all rows together,
+        a JointPrediction, which has covariances, draws and sums."""
         check_is_fitted(self)
+        if joint:
+            return self._joint_law(X)
         law, jitter = self._law(check_new_rows(self, X), self._holding_engine())
         self._warn_of_jitter(jitter)
         if self._far is not None and np.isfinite(self._far.edge):
@@ -380,9 +383,9 @@ class GPnnRegressor(DistributionRegressor):
         fitted = self.whitener_, get_kernel(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale
         return Near(*fitted, self.unbiased_mean)
 
-    def _law(self, X, engine: Engine) -> tuple[Prediction, float]:
+    def _law(self, X, engine: Engine, near: Near | None = None) -> tuple[Prediction, float]:
         """The predictive laws of checked rows, and the largest jitter that was needed."""
-        law, jitter = answer(self._near(), self._far, engine, X, self._bar("predict"))
+        law, jitter = answer(near or self._near(), self._far, engine, X, self._bar("predict"))
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 
     def _in_units_of_y(self, X, law: Prediction) -> Prediction:
