@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from gpnn.common.types import Array, Prediction
 from gpnn.engines import Engine
 from gpnn.stages.contract import DistributionRegressor
-from gpnn.stages.decisions import Excursion, excursion, exceedance, suggest
+from gpnn.stages.decisions import Excursion, exceedance, excursion, suggest
 from gpnn.stages.joint import JointPrediction, Listening, Sums
 from gpnn.stages.near import Near
 from gpnn.stages.shapes import Shape
@@ -68,9 +68,9 @@ class JointLaws(DistributionRegressor):
     ) -> np.ndarray:
         """Numbers of the n candidate rows that are most worth measuring, best first.
 
-        criterion: "variance", where least is known; "ei", the expected improvement over `best` (None: over the best mean
-        of the candidates); "ucb", the mean plus kappa standard deviations of f. maximize=False looks for low values.
-        batch: as measured together, each after those before it have told what they will; False: each by itself.
+        criterion: "variance", where least is known; "ei", the expected improvement over `best` (None: over the best
+        mean of the candidates); "ucb", the mean plus kappa standard deviations of f. maximize=False looks for low
+        values. batch: as measured together, each after those before it have told what they will; False: each by itself.
         """
         check_integer("n", n, 1)
         return suggest(self._joint_law(X_candidates), n, criterion, batch, maximize, best, kappa)

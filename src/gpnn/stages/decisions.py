@@ -40,9 +40,7 @@ def exceedance(law: Prediction, latent_share: Array, shape: Shape, threshold, no
     return np.where(law.support < OUTSIDE, ndtr(-z), above)
 
 
-def excursion(
-    law: JointPrediction, threshold, level: float, n_samples: int, random_state, noise: bool
-) -> Excursion:
+def excursion(law: JointPrediction, threshold, level: float, n_samples: int, random_state, noise: bool) -> Excursion:
     if not 0 < level < 1:
         raise InvalidInputError(f"level = {level} must lie strictly between 0 and 1, such as 0.9.")
     threshold = _checked_threshold(threshold, len(law))
@@ -59,8 +57,8 @@ def excursion(
 def suggest(
     law: JointPrediction, n: int, criterion: str, batch: bool, maximize: bool, best: float | None, kappa: float
 ) -> NDArray[np.int64]:
-    """Greedy: a row that was chosen is taken as measured, with the outcome that is expected of it, and leaves the others
-    less variance. What it leaves follows from its covariances alone."""
+    """Greedy: a row that was chosen is taken as measured, with the outcome that is expected of it, and leaves the
+    others less variance, which follows from its covariances alone."""
     if criterion not in CRITERIA:
         raise InvalidInputError(f"criterion = {criterion!r} is unknown. Choose one of: {', '.join(CRITERIA)}.")
     if n > len(law):

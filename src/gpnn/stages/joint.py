@@ -24,7 +24,7 @@ from gpnn.stages.shapes import GAUSSIAN, Shape
 
 MOST_TOGETHER = 5000
 """Queries whose covariances are held as one matrix."""
-_LOOKED_AT, _EXACT = 64, 1024  # queries whose variance along the chain is computed
+_LOOKED_AT, _EXACT = 32, 1024  # queries whose variance along the chain is computed
 _AS_GOOD_AS_ONE = 0.02
 _PROBES = 256
 _ROWS = 4096  # of draws that are finished at a time
@@ -98,8 +98,8 @@ class JointPrediction:
         """(q, q): of y*, or of f without noise."""
         if len(self) > MOST_TOGETHER:
             raise InvalidInputError(
-                f"A covariance matrix of {len(self):,} rows would take {8 * len(self) ** 2 / 2**30:.1f} GiB; the most is "
-                f"{MOST_TOGETHER:,} rows. Ask for draws (sample_y) or sums (predict_sum) instead: they have no limit."
+                f"A covariance matrix of {len(self):,} rows would take {8 * len(self) ** 2 / 2**30:.1f} GiB; the most "
+                f"is {MOST_TOGETHER:,} rows. Ask for draws (sample_y) or sums (predict_sum) instead, without limit."
             )
         covariance = self.errors.covariances(np.arange(len(self)))
         covariance = (covariance + covariance.T) / 2
@@ -120,8 +120,9 @@ class JointPrediction:
         needed, free = 16 * len(self) * n_samples, free_memory()
         if free is not None and needed > free:
             raise InvalidInputError(
-                f"{n_samples:,} draws of {len(self):,} rows need about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} "
-                "GiB of memory are free. Ask for fewer draws at a time, with a random_state of their own each."
+                f"{n_samples:,} draws of {len(self):,} rows need about {needed / 2**30:.1f} GiB, and "
+                f"{free / 2**30:.1f} GiB of memory are free. Ask for fewer draws at a time, each time with another "
+                "random_state."
             )
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
         draws = np.empty((len(self), n_samples))
@@ -152,7 +153,7 @@ class JointPrediction:
         n_groups = 1 if labels is None else len(labels)
 
         def total(values: Array) -> Array:
-            return np.bincount(groups, values, minlength=n_groups)
+            return np.bincount(groups, values, minlength=n_groups).astype(float)
 
         noise_variance = self.variance - self.latent_variance if noise else np.zeros(len(self))
         variance = self.errors.variances(weights * self._scale, groups, n_groups)
@@ -160,7 +161,9 @@ class JointPrediction:
         naive = total(weights**2 * (self.latent_variance + noise_variance))
         size = total(weights) if average else np.ones(n_groups)
         if (size == 0).any():
-            raise InvalidInputError("There is no average where weights sum to zero. Ask for sums, or check the weights.")
+            raise InvalidInputError(
+                "There is no average where weights sum to zero. Ask for sums, or check the weights."
+            )
         found = total(weights * self.mean) / size, np.sqrt(variance) / abs(size), np.sqrt(naive) / abs(size)
         return Sums(*found, labels) if labels is not None else Sums(*(float(values[0]) for values in found))
 

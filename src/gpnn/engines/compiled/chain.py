@@ -1,5 +1,5 @@
-"""Fields drawn along a chain of points, compiled: an order from coarse to fine, the links of each point, runs along them,
-and the errors that predictions make of such fields."""
+"""Fields along a chain of points, compiled: an order from coarse to fine, the links of each point, runs along them, and
+the errors that predictions make of such fields."""
 
 import numpy as np
 
@@ -38,9 +38,9 @@ def _is_free(keys, levels, cell, level):
 
 
 @jit
-def coarse_to_fine(X, shuffled):
+def coarse_to_fine(X, first_order):
     """An order of points in which those before any one are spread evenly: one for each cell of a coarse grid, then one
-    for each empty cell of a finer grid, and so on. Of a cell's points, the first of `shuffled` is taken."""
+    for each empty cell of a finer grid, and so on. Of a cell's points, the first in `first_order` is taken."""
     q, d = X.shape
     low = np.empty(d)
     size = 0.0
@@ -52,7 +52,7 @@ def coarse_to_fine(X, shuffled):
     while room < 2 * q:
         room *= 2
     keys, levels = np.zeros(room, np.uint64), np.zeros(room, np.int32)
-    order, rest = np.empty(q, np.int64), shuffled.copy()
+    order, rest = np.empty(q, np.int64), first_order.copy()
     done, left = 0, q
     for level in range(1, _LEVELS):
         if left == 0:
@@ -74,7 +74,7 @@ def coarse_to_fine(X, shuffled):
 
 
 @inline
-def _factor_correlations(kernel_tag, x, points, numbers, count, inverse_lengthscale, diagonal, A, z):
+def _factor_correlations(kernel, x, points, numbers, count, inverse_lengthscale, diagonal, A, z):
     """In strips of A: the factor of the correlations of points[numbers[:count]], and beside it L⁻¹ of those with x.
 
     z is scratch. False where they are too close to singular.
@@ -100,7 +100,7 @@ def _factor_correlations(kernel_tag, x, points, numbers, count, inverse_lengthsc
             for k in range(d):
                 difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
                 r2 = fma(difference, difference, r2)
-            store(A, s * stride + j * lanes, one - covariance(kernel_tag, r2)[0])
+            store(A, s * stride + j * lanes, one - covariance(kernel, r2)[0])
     for s in range(n_strips):
         row = s * d * lanes
         zero = like(load(z, row), 0.0)
@@ -108,7 +108,7 @@ def _factor_correlations(kernel_tag, x, points, numbers, count, inverse_lengthsc
         for k in range(d):
             zk = load(z, row + k * lanes)
             r2 = fma(zk, zk, r2)
-        store(z, row, like(zero, 1.0) - covariance(kernel_tag, r2)[0])  # the points are not needed any more
+        store(z, row, like(zero, 1.0) - covariance(kernel, r2)[0])  # the points are not needed any more
         for lane in range(lanes):
             i = s * lanes + lane
             store(A, right + i * lanes, zero)
@@ -123,7 +123,7 @@ def _factor_correlations(kernel_tag, x, points, numbers, count, inverse_lengthsc
 
 
 @jit
-def regress(kernel_tag, X, points, numbers, inverse_lengthscale, diagonal, mask, A, z, weights, rest):
+def regress(kernel, X, points, numbers, inverse_lengthscale, diagonal, mask, A, z, weights, rest):
     """Weights (b, k) with which values at points[numbers] (b, k) predict those at X (b, d), and the variance that is
     left (b,), relative to σ_f². Only where `mask` is set; NaN where a system is singular.
 
@@ -141,9 +141,7 @@ def regress(kernel_tag, X, points, numbers, inverse_lengthscale, diagonal, mask,
         weights[q, :] = 0.0
         rest[q] = np.nan
         x = X[q].astype(np.float64)
-        if not _factor_correlations(
-            kernel_tag, x, points, numbers[q], count, inverse_lengthscale, diagonal, A, z
-        ):
+        if not _factor_correlations(kernel, x, points, numbers[q], count, inverse_lengthscale, diagonal, A, z):
             continue
         n_strips = -(-count // lanes)
         right = n_strips * n_strips * lanes * lanes

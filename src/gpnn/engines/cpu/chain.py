@@ -10,9 +10,9 @@ from gpnn.common.types import Array
 from gpnn.engines.chain import Chain, Whole
 from gpnn.engines.compiled import aligned
 from gpnn.engines.compiled.chain import coarse_to_fine, regress
-from gpnn.engines.compiled.covariance import KERNEL_TAGS
+from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
 from gpnn.engines.compiled.vectors import LANES
-from gpnn.engines.cpu.neighbors import automatic_index
+from gpnn.engines.cpu.neighbors import KDTree, automatic_index
 from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.engines.local import JITTERS
 from gpnn.engines.parallel import for_each_block, one_blas_thread
@@ -37,7 +37,9 @@ def make_field(
     whole: int = WHOLE,
 ) -> Chain | Whole:
     """The field of this kernel at points (p, d); without a chain where there are no more than `whole` of them."""
-    numbers, place = _order(points)
+    if len(points) == 0:
+        return Whole(np.zeros(0, np.int64), np.zeros((0, 0)))
+    numbers, place = _order(points, n_jobs)
     points = np.ascontiguousarray(points[numbers])
     if len(points) <= whole:
         return Whole(place, _whole_factor(points / lengthscale, kernel))
@@ -64,11 +66,14 @@ def _whole_factor(points: Array, kernel: Kernel) -> Array:
     raise np.linalg.LinAlgError("the covariance matrix is not positive definite, even with jitter")
 
 
-def _order(X: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _order(X: NDArray[np.float32], n_jobs: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of points X (p, d): which of them is at each place (c,), and the place of each (p,); the same ones share one."""
     bytes_of_rows = np.ascontiguousarray(X + np.float32(0)).view(f"V{4 * X.shape[1]}")[:, 0]  # without −0
     _, first, same = np.unique(bytes_of_rows, return_index=True, return_inverse=True)
-    order = coarse_to_fine(X[first], np.random.default_rng(0).permutation(len(first)))
+    distinct = Rows.allocate(len(first), X.shape[1])
+    distinct[:] = X[first]
+    near_each_other = KDTree().build(distinct, 1, distinct[:1], n_jobs).order.astype(np.int64)  # they share caches
+    order = coarse_to_fine(X[first], near_each_other)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return first[order], place[same]
@@ -109,7 +114,7 @@ def regression(
     inverse = np.broadcast_to(1 / np.asarray(lengthscale, dtype=float), d).copy()
     for jitter in JITTERS:
         regress(
-            KERNEL_TAGS[kernel.name], X, points, numbers, inverse, 1 + noise + jitter, np.isnan(rest), A, z, weights,
+            KERNEL_NUMBERS[kernel.name], X, points, numbers, inverse, 1 + noise + jitter, np.isnan(rest), A, z, weights,
             rest,
         )  # fmt: skip
         if not np.isnan(rest).any():

@@ -1,8 +1,8 @@
 """The errors of all predictions together: a field is drawn at rows and queries, and predicted as the data were.
 
-With f ~ GP and y = f + noise at the rows, e = f* − wᵀy_N has, at each query, the very variance that equation 7 gives, and
+With f ~ GP and y = f + noise at the rows, e = f* − wᵀy_N has at each query the very variance that equation 7 gives, and
 between queries the covariance that predictions from their own nearest rows have. Nothing is approximated but the field,
-which a chain gives: each point follows from the nearest before it.
+where points are many: a chain gives it, in which each follows from the nearest before it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class CPUErrors:
             add_transposed(*self._predictions(some), np.ones(len(some)), columns, asked)
             values[self._queries[some], columns] = 1
             self._take_from_rows(values, asked)
-            values = self.field.run(self.field.run_transposed(values, self.n_jobs), self.n_jobs)
+            self.field.run(self.field.run_transposed(values, self.n_jobs), self.n_jobs)
             seen = np.ascontiguousarray(values[self._rows] - self._ratio * asked)
 
             def apply(part: slice, values=values, seen=seen, first=first, some=some) -> None:
