@@ -7,11 +7,11 @@ import warnings
 from functools import cache
 
 from gpnn import __version__
-from gpnn.cli import datasets, demo, evaluate, fit, inspect, predict, recalibrate, report, serve, simulate
+from gpnn.cli import datasets, demo, evaluate, fit, inspect, map, predict, recalibrate, report, sample, serve, simulate
 from gpnn.common.errors import DeviceError, GPnnWarning, InvalidInputError, MissingExtraError
 
 # Each has add_to(commands), which sets the function to run.
-_COMMANDS = (fit, predict, evaluate, report, recalibrate, inspect, serve, demo, simulate, datasets)
+_COMMANDS = (fit, predict, sample, map, evaluate, report, recalibrate, inspect, serve, demo, simulate, datasets)
 
 
 def main(argv: list[str] | None = None) -> int:

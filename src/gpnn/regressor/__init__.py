@@ -200,8 +200,7 @@ class GPnnRegressor(JointLaws):
         return self._in_units_of_y(X[verdict.rows], verdict.law)
 
     def predict_distribution(self, X, joint: bool = False):
-        """The predictive law of y* at each row of X, in the units of y: a Prediction. joint=True: of all rows together,
-        a JointPrediction, which has covariances, draws and sums."""
+        """The predictive law of y* at each row of X, in the units of y; joint=True: of all as one, JointPrediction."""
         check_is_fitted(self)
         if joint:
             return self._joint_law(X)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gpnn.common.extras import import_pandas
 from gpnn.common.types import Array, Prediction
 from gpnn.engines import Engine
+from gpnn.regressor.grid import QUANTILES, as_dataset, checked_axes, rows_of_grid
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.decisions import Excursion, exceedance, excursion, suggest
 from gpnn.stages.joint import JointPrediction, Listening, Sums
@@ -74,6 +79,27 @@ class JointLaws(DistributionRegressor):
         """
         check_integer("n", n, 1)
         return suggest(self._joint_law(X_candidates), n, criterion, batch, maximize, best, kappa)
+
+    def predict_grid(
+        self, axes, quantiles: Sequence[float] = QUANTILES, n_samples: int = 0, random_state=0, noise: bool = False,
+        units: str | None = None,
+    ) -> Any:  # fmt: skip
+        """An xarray.Dataset of mean, sd, quantiles and draws on a grid: values by column, such as {"x": …, "y": …}, or
+        an xarray object with these coordinates. noise: in the draws."""
+        check_is_fitted(self)
+        axes = checked_axes(axes)
+        X = rows_of_grid(axes, getattr(self, "feature_names_in_", None))
+        frame = self._named(X)
+        mean, std = self.predict(frame, return_std=True)
+        ends = self.predict_quantiles(frame, list(quantiles))
+        draws = self.sample_y(frame, n_samples, random_state, noise) if n_samples else None
+        return as_dataset(axes, mean, std, (quantiles, ends), draws, None, units)
+
+    def _named(self, X: Array):
+        """As a frame where the model knows names of columns."""
+        if not hasattr(self, "feature_names_in_"):
+            return X
+        return import_pandas().DataFrame(X, columns=self.feature_names_in_, copy=False)
 
     def _joint_law(self, X) -> JointPrediction:
         law, near = self._law_and_near(X)
