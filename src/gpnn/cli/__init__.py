@@ -7,11 +7,27 @@ import warnings
 from functools import cache
 
 from gpnn import __version__
-from gpnn.cli import datasets, demo, evaluate, explain, fit, inspect, predict, recalibrate, report, serve, simulate
+from gpnn.cli import (
+    datasets,
+    demo,
+    evaluate,
+    explain,
+    fit,
+    inspect,
+    map,
+    predict,
+    recalibrate,
+    report,
+    sample,
+    serve,
+    simulate,
+)  # fmt: skip
 from gpnn.common.errors import DeviceError, GPnnWarning, InvalidInputError, MissingExtraError
 
 # Each has add_to(commands), which sets the function to run.
-_COMMANDS = (fit, predict, evaluate, explain, report, recalibrate, inspect, serve, demo, simulate, datasets)
+_COMMANDS = (
+    fit, predict, sample, map, evaluate, explain, report, recalibrate, inspect, serve, demo, simulate, datasets,
+)  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -26,6 +26,15 @@ def seed(text: str) -> int:
     return value
 
 
+def period(text: str) -> tuple[str, float]:
+    """COLUMN=PERIOD."""
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} is not COLUMN=PERIOD, as hour=24") from error
+
+
 def add_missing(parser: argparse.ArgumentParser) -> None:
     """What to do about missing values: args.missing is None, "impute" or "drop"."""
     choice = parser.add_mutually_exclusive_group()

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from gpnn.cli import inspect
-from gpnn.cli.arguments import add_engine, add_missing, seed, whole_number
+from gpnn.cli.arguments import add_engine, add_missing, period, seed, whole_number
 from gpnn.common.kernels import KERNELS
 from gpnn.files.whole import check_folder
 from gpnn.regressor import GPnnRegressor
@@ -25,6 +25,9 @@ def add_to(commands) -> None:
     columns.add_argument("--features", nargs="+", metavar="COLUMN", help="learn from these only")
     columns.add_argument("--ignore", nargs="+", metavar="COLUMN", help="learn from all but these")
     add("--categories", nargs="+", metavar="COLUMN", help="columns that are categories though they look like numbers")
+    add("--coordinates", nargs=2, metavar=("LATITUDE", "LONGITUDE"), help="columns in degrees: places on the globe")
+    add("--periodic", nargs="+", type=period, metavar="COLUMN=PERIOD",
+        help="columns whose values come round again, as hour=24 wind=360")  # fmt: skip
     to_come = parser.add_mutually_exclusive_group()
     to_come.add_argument("--group", metavar="COLUMN",
         help="if new rows will be of groups that no training row has, such as new patients: their label")  # fmt: skip
@@ -65,6 +68,8 @@ def _run(args: argparse.Namespace) -> None:
         time=args.time,
         noise=args.noise,
         weight=args.weight,
+        coordinates=args.coordinates,
+        periodic=dict(args.periodic) if args.periodic else None,
     )
     model.save(args.out)
     inspect.show(args.out, args.json)

@@ -68,6 +68,10 @@ def _rule(column: dict) -> str:
     match column["kind"]:
         case "date":
             return f"date: {', '.join(column['parts'])}"
+        case "circle":
+            return f"circle of period {column['period']:g}"
+        case "place":
+            return f"latitude, with {column['longitude']}: kilometres {'on a plane' if column['flat'] else 'in space'}"
         case "one-hot" | "target mean":
             return f"{column['kind']}, {len(column['levels'])} levels"
     return column["kind"]

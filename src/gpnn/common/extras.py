@@ -25,6 +25,16 @@ def import_pooch():
     return pooch
 
 
+def import_xarray():
+    try:
+        import xarray
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Maps are made with xarray ({error}). Install it with: pip install 'gpnn[maps]'"
+        ) from error
+    return xarray
+
+
 def import_uvicorn():
     """uvicorn, with Starlette and httptools beside it."""
     try:

@@ -42,6 +42,15 @@ def peak_memory() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def free_memory() -> int | None:
+    """Bytes that could be had without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return None
+
+
 def versions(*others: str) -> dict[str, str]:
     """Of Python, of what every result depends on, and of `others`; a package that is not installed is left out."""
     found = {"python": platform.python_version()}

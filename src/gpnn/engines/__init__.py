@@ -18,7 +18,8 @@ from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
 from gpnn.engines.local import LocalSolution, Noise
 
 __all__ = [
-    "ENGINES", "Engine", "Learner", "LocalSolution", "Neighborhoods", "Noise", "Probes", "check_engine", "make_engine",
+    "ENGINES", "Engine", "JointErrors", "Learner", "LocalSolution", "Neighborhoods", "Noise", "Probes", "check_engine",
+    "make_engine",
 ]  # fmt: skip
 
 ENGINES = ("cpu", "gpu", "reference")
@@ -93,8 +94,30 @@ class Engine(Protocol):
         """
         ...
 
+    def errors(
+        self, X_star: Any, n_neighbors: int, kernel: Kernel, params: Hyperparameters, progress: Any = None
+    ) -> JointErrors:
+        """The joint law of f* − its prediction at all queries, each predicted from its nearest n_neighbors rows."""
+        ...
+
     def learner(self, rows: Any, y: Array, seed: int, noise: Noise | None = None) -> Learner:
         """For the loops of learning: rows that predict each other in a metric that changes."""
+        ...
+
+
+class JointErrors(Protocol):
+    """Errors f* − wᵀy_N of q predictions under the model: Gaussian, of mean 0, in whitened units of y."""
+
+    def draws(self, n: int, rng: np.random.Generator, out: Array) -> None:
+        """Fill out (q, n)."""
+        ...
+
+    def variances(self, sums: Array, groups: NDArray[np.int64], n_groups: int) -> Array:
+        """Of the sums of errors, with weights `sums` (q,), over each group (numbers (q,)): (n_groups,)."""
+        ...
+
+    def covariances(self, numbers: NDArray[np.integer]) -> Array:
+        """Of the errors of all queries with those of `numbers` (k,): (q, k)."""
         ...
 
 

@@ -7,6 +7,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from gpnn.common.kernels import Kernel, squared_distances
 from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.cpu import CPU
+from gpnn.engines.cpu.joint import CPUErrors
 from gpnn.engines.local import JITTERS, LOWEST_PIVOT, LocalSolution
 
 
@@ -54,6 +55,21 @@ def factor(K: Array, scale: float):
     raise np.linalg.LinAlgError("the local covariance matrix is not positive definite, even with jitter")
 
 
+class ReferenceErrors(CPUErrors):
+    """The covariances of errors as they are: no chain, however many points there are."""
+
+    _whole = 2**62
+
+    def _weights(self, X: Array, numbers: NDArray) -> tuple[Array, Array, float]:
+        weights, rest = np.empty(numbers.shape), np.empty(len(X))
+        for q, (x, N) in enumerate(zip(X, self._points[numbers], strict=True)):
+            K, k_star = covariances(x, N, self.kernel, self.params)
+            cholesky, _ = factor(K, self.params.kernel_variance)
+            weights[q] = cho_solve(cholesky, k_star)  # eq. 6
+            rest[q] = 1 - weights[q] @ k_star / self.params.kernel_variance
+        return weights, rest, 0.0
+
+
 class Reference(CPU):
     """The engine that the others are held to: of the neighbours that the index finds, each size is solved by itself."""
 
@@ -69,3 +85,8 @@ class Reference(CPU):
         mean, variance = (np.stack([getattr(one, name) for one in solutions], axis=1) for name in ("mean", "variance"))
         jitter = np.max([one.jitter for one in solutions], axis=0)
         return LocalSolution(mean, variance, jitter, solutions[-1].innovations)
+
+    def errors(
+        self, X_star, n_neighbors: int, kernel: Kernel, params: Hyperparameters, progress=None
+    ) -> ReferenceErrors:
+        return ReferenceErrors(self.index, X_star, n_neighbors, kernel, params, self.n_jobs, progress)

@@ -22,9 +22,9 @@ from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.index import NeighborIndex
 from gpnn.regressor.explaining import Explaining
+from gpnn.regressor.joint import JointLaws
 from gpnn.regressor.noise import KnownNoise
 from gpnn.stages.calibration import LocalScale
-from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
 from gpnn.stages.far import Far, answer, standard_quantile, warn_of_queries_outside
 from gpnn.stages.few import FEW, Fold, cross_fit, in_folds
@@ -49,7 +49,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(Explaining, KnownNoise, DistributionRegressor):
+class GPnnRegressor(Explaining, KnownNoise, JointLaws):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -219,10 +219,14 @@ class GPnnRegressor(Explaining, KnownNoise, DistributionRegressor):
         suspects.number_rows_of(self, kept)
         return self._in_units_of_y(X[verdict.rows], verdict.law)
 
-    def predict_distribution(self, X, noise_variance=None) -> Prediction:
-        """The predictive law of y* at each row of X, in the units of y. noise_variance (q,), or one number: what is
-        known of the noise of y*, if the model was fitted with some; by default as much as the training rows have."""
+    def predict_distribution(self, X, noise_variance=None, joint: bool = False):
+        """The predictive law of y* at each row of X, in the units of y; joint=True: of all as one, JointPrediction.
+
+        noise_variance (q,), or one number: what is known of the noise of y*, if the model was fitted with some; by
+        default as much as the training rows have."""
         check_is_fitted(self)
+        if joint:
+            return self._joint_law(X)
         X = check_new_rows(self, X)
         law, jitter = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
         self._warn_of_jitter(jitter)
@@ -393,10 +397,10 @@ class GPnnRegressor(Explaining, KnownNoise, DistributionRegressor):
         fitted = self.whitener_, get_kernel(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale
         return Near(*fitted, self.unbiased_mean)
 
-    def _law(self, X, engine: Engine, known: Array | None = None) -> tuple[Prediction, float]:
+    def _law(self, X, engine: Engine, known: Array | None = None, near: Near | None = None) -> tuple[Prediction, float]:
         """The predictive laws of checked rows, and the largest jitter that was needed. known: of their noise."""
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
-        law, jitter = answer(self._near(), self._far, engine, X, self._bar("predict"), known)
+        law, jitter = answer(near or self._near(), self._far, engine, X, self._bar("predict"), known)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 
     def _in_units_of_y(self, X, law: Prediction) -> Prediction:

@@ -11,8 +11,12 @@ class KnownNoise:
     """noise_variance (q,), or one number, in units of y²: what is known of the noise of y*, beside what was learned; 0
     for a reading without it. Only of models that were fitted with some; by default as much as training rows have."""
 
-    def predict(self: Any, X, return_std: bool = False, noise_variance=None):
-        """Means of y* (q,), and with return_std=True also its standard deviations, noise included."""
+    def predict(self: Any, X, return_std: bool = False, return_cov: bool = False, noise_variance=None):
+        """Means of y* (q,), and with return_std=True also its standard deviations, noise included; with return_cov=True
+        also its covariance matrix (q, q), for up to a few thousand rows."""
+        if return_cov:
+            joint = self._joint_law(X)
+            return joint.mean, joint.covariance()
         law = self.predict_distribution(X, noise_variance)
         return (law.mean, law.std) if return_std else law.mean
 

@@ -20,7 +20,7 @@ from gpnn.files import model as model_file
 from gpnn.files.container import check_is_file
 from gpnn.regressor import GPnnRegressor
 from gpnn.serve.training import Training, value_of
-from gpnn.tables.columns import Boolean, Date, Number, OneHot, TargetMean
+from gpnn.tables.columns import Boolean, Circle, Date, Longitude, Number, OneHot, Place, TargetMean
 from gpnn.tables.encoder import TableEncoder, missing_message
 from gpnn.tables.model import TableModel
 
@@ -277,6 +277,8 @@ def _bounds(columns, training: Training) -> tuple[Array, Array]:
     first = 0
     for column in columns:  # cycles and levels have no range worth the name
         width = len(column.outputs)
+        if isinstance(column, Circle):
+            low[first : first + width], high[first : first + width] = -np.inf, np.inf
         if isinstance(column, Date):
             from_here = first + (1 if column.parts[:1] == ("days",) else 0)
             low[from_here : first + width], high[from_here : first + width] = -np.inf, np.inf
@@ -292,6 +294,10 @@ def _described(column, spread, first: int, width: int) -> dict[str, Any]:
         facts["n_levels"] = len(column.levels)
         facts["typical"] = column.levels[0]
         return facts
+    if isinstance(column, Circle | Place | Longitude):  # as people write them
+        low, high = (0.0, float(column.period)) if isinstance(column, Circle) else column.extent
+        middle = {"typical": (low + high) / 2, "mean": (low + high) / 2, "sd": (high - low) / 4}
+        return facts | {"kind": "number", "range": [low, high]} | middle
     ends = [end[first : first + width] for end in (spread.low, spread.high, spread.middle)]
     low, high, typical = (value_of(column, end, spread.sd[first : first + width]) for end in ends)
     if isinstance(column, Boolean):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from gpnn.common import metrics
 from gpnn.common.types import Array, Prediction
@@ -42,6 +42,17 @@ class Shape:
         edge = abs(ndtri(1 / (len(r) + 1)))
         factor = np.maximum(np.abs(ndtri(q)) / edge, 1.0)
         return inside * factor
+
+    def cdf(self, z: Array | float) -> Array:
+        """The inverse of `quantile`."""
+        z = np.asarray(z, dtype=float)
+        nu = self.degrees_of_freedom
+        if nu is not None:
+            return stdtr(nu, z * np.sqrt(nu / (nu - 2)))
+        if self.name == "gaussian":
+            return ndtr(z)
+        q = np.append(ndtr(np.linspace(-8, 0, 4001)), 1 - ndtr(np.linspace(-8, 0, 4001)[-2::-1]))
+        return np.interp(z, np.maximum.accumulate(self.quantile(q)), q)
 
 
 GAUSSIAN = Shape()

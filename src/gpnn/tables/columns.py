@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpnn.common import geography
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array
 
@@ -145,8 +146,69 @@ class TargetMean:
         return replace(self, means=(*means.tolist(), float(y.mean()))), column
 
 
-Column = Number | Boolean | Date | OneHot | TargetMean
-_KINDS: dict[str, type] = {kind.kind: kind for kind in (Number, Boolean, Date, OneHot, TargetMean)}
+@dataclass(frozen=True)
+class Circle:
+    """A number that comes round again: a place on a circle as long as its period."""
+
+    kind: ClassVar[str] = "circle"
+    name: str
+    period: float
+    fill: tuple[float, ...] = ()
+
+    @property
+    def outputs(self) -> list[str]:
+        return [f"{self.name}_sin", f"{self.name}_cos"]
+
+    def encode(self, values: pa.Array, unknown: Counter) -> Array:
+        return geography.circle(numbers(values, self.name), float(self.period))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Latitude and longitude in degrees: kilometres east and north of their middle, and up where they are far apart."""
+
+    kind: ClassVar[str] = "place"
+    name: str
+    """Of the latitude."""
+    longitude: str
+    centre: tuple[float, float]
+    flat: bool
+    extent: tuple[float, float]
+    """The lowest and the highest latitude of the training rows."""
+    fill: tuple[float, ...] = ()
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["east", "north"] if self.flat else ["east", "north", "up"]
+
+    def encode(self, values: pa.Array, unknown: Counter, longitudes: pa.Array | None = None) -> Array:
+        latitude = numbers(values, self.name)
+        longitude = numbers(values if longitudes is None else longitudes, self.longitude)
+        geography.check_places(latitude, longitude, (self.name, self.longitude))
+        return geography.on_columns(geography.directions(latitude, longitude), self.centre, self.flat)
+
+
+@dataclass(frozen=True)
+class Longitude:
+    """What a Place reads beside its latitude; no column of its own comes of it."""
+
+    kind: ClassVar[str] = "longitude"
+    name: str
+    extent: tuple[float, float]
+    fill: tuple[float, ...] = ()
+
+    @property
+    def outputs(self) -> list[str]:
+        return []
+
+    def encode(self, values: pa.Array, unknown: Counter) -> Array:
+        return np.empty((len(values), 0))
+
+
+Column = Number | Boolean | Date | OneHot | TargetMean | Circle | Place | Longitude
+_KINDS: dict[str, type] = {
+    kind.kind: kind for kind in (Number, Boolean, Date, OneHot, TargetMean, Circle, Place, Longitude)
+}
 
 
 def to_dict(column: Column) -> dict:
@@ -163,6 +225,12 @@ def from_dict(record: dict) -> Column:
         sound &= np.array(column.fill, dtype=float).dtype == np.float64 and isinstance(column.name, str)
         if isinstance(column, OneHot | TargetMean):
             sound &= isinstance(column.levels, tuple) and all(isinstance(level, str) for level in column.levels)
+        if isinstance(column, Circle):
+            sound &= bool(0 < float(column.period) < np.inf)
+        if isinstance(column, Place | Longitude):
+            sound &= len(column.extent) == 2
+        if isinstance(column, Place):
+            sound &= isinstance(column.longitude, str) and len(column.centre) == 2
         if isinstance(column, TargetMean):
             sound &= len(column.means) == len(column.levels) + 1
     except (AttributeError, LookupError, TypeError, ValueError, pa.ArrowException) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from gpnn.common import geography
 from gpnn.common.errors import GPnnWarning, InvalidInputError, listed
 from gpnn.common.types import Array
 from gpnn.stages.validation import check_integer
 from gpnn.tables import columns as rules
-from gpnn.tables.columns import PERIODS, Boolean, Column, Date, Number, OneHot, TargetMean
+from gpnn.tables.columns import PERIODS, Boolean, Circle, Column, Date, Longitude, Number, OneHot, Place, TargetMean
 from gpnn.tables.reading import Table, as_table
 
 VERSION = 1
@@ -42,6 +43,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ----------
     categories : names of columns that are categories, whatever their values look like
     max_levels : categories with more levels than this become mean targets, for which `fit` needs y
+    coordinates : names of the columns of latitude and longitude, in degrees: places on the globe
+    periodic : names of columns whose values come round again, and after how much: {"hour": 24, "wind": 360}
     missing : "error" refuses missing values and says where they are; "impute" puts in the median or the most frequent
         level of the training rows; "keep" leaves NaN
 
@@ -50,8 +53,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     columns_ : the rule of each column, with what it learned
     """
 
-    def __init__(self, *, categories: Sequence[str] = (), max_levels: int = 20, missing: str = "error"):
+    def __init__(
+        self,
+        *,
+        categories: Sequence[str] = (),
+        max_levels: int = 20,
+        coordinates: Sequence[str] | None = None,
+        periodic: Mapping[str, float] | None = None,
+        missing: str = "error",
+    ):
         self.categories = categories
+        self.coordinates = coordinates
+        self.periodic = periodic
         self.max_levels = max_levels
         self.missing = missing
 
@@ -101,6 +114,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             "version": VERSION,
             "categories": list(self.categories),
             "max_levels": self.max_levels,
+            "coordinates": None if self.coordinates is None else list(self.coordinates),
+            "periodic": None if self.periodic is None else dict(self.periodic),
             "missing": self.missing,
             "columns": [rules.to_dict(column) for column in self.columns_],
         }
@@ -112,7 +127,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"This encoding is of version {record.get('version')}, and this gpnn reads version {VERSION}. "
                 "Use the gpnn that wrote it, or fit again."
             )
-        settings = ("categories", "max_levels", "missing")
+        settings = ("categories", "max_levels", "coordinates", "periodic", "missing")
         encoder = cls(**{name: record[name] for name in settings if name in record})
         encoder.columns_ = tuple(rules.from_dict(column) for column in record.get("columns", ()))
         return encoder
@@ -137,7 +152,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, batch: pa.RecordBatch, unknown: Counter) -> Array:
         """Rows (n, d) as numbers, NaN where a value is missing; unknown levels are counted by column."""
-        return np.hstack([column.encode(batch.column(column.name), unknown) for column in self.columns_])
+        return np.hstack([_encoded(column, batch, unknown) for column in self.columns_])
 
     def learn(self, X: Array, y: Array | None) -> Array:
         """What needs all encoded rows: mean targets, and what to put in for missing values. X, changed in place."""
@@ -185,8 +200,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         categories = [name for name, kind in types.items() if rules.is_text(kind) or pa.types.is_dictionary(kind)]
         dates = [name for name, kind in types.items() if pa.types.is_temporal(kind) and not pa.types.is_duration(kind)]
         levels, phases = _survey(table, categories, dates)
+        places, periods = self._geography(table, types)
+        place = _place(table, places) if places else {}
         for name, kind in types.items():
-            if name in categories:
+            if name in places:
+                yield place[name]
+            elif name in periods:
+                yield Circle(name, periods[name])
+            elif name in categories:
                 if name not in self.categories:
                     _check_meaning(name, levels[name], table.untyped)
                 yield self._category(name, levels[name], n_rows)
@@ -198,6 +219,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 yield Number(name)
             else:
                 raise rules.wrong_type(name, kind, "numbers, booleans, dates or categories")
+
+    def _geography(self, table: Table, types: dict[str, pa.DataType]) -> tuple[list[str], dict[str, float]]:
+        """The columns of latitude and longitude (or none), and the periods of those that come round again."""
+        places = list(self.coordinates or [])
+        periods = {name: float(period) for name, period in (self.periodic or {}).items()}
+        if places and (len(places) != 2 or places[0] == places[1] or isinstance(self.coordinates, str)):
+            raise InvalidInputError(f"coordinates = {self.coordinates!r} must be two columns: latitude and longitude.")
+        table.require([*places, *periods], "It was said to be a coordinate, or to be periodic.")
+        for name in [*places, *periods]:
+            if name not in types or not rules.is_number(types[name]):
+                raise InvalidInputError(
+                    f"{name!r} was said to be a coordinate, or to be periodic; it must be an input, and hold numbers."
+                )
+        wrong = [name for name, period in periods.items() if not 0 < period < np.inf or name in places]
+        if wrong:
+            raise InvalidInputError(
+                f"periodic = {self.periodic!r}: the period of {wrong[0]} must be a positive number, such as 24 or 360, "
+                "and coordinates need none."
+            )
+        return places, periods
 
     def _category(self, name: str, counts: Counter, n_rows: int) -> Column:
         if not counts:
@@ -211,6 +252,34 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return TargetMean(name, tuple(sorted(counts)))
         levels = sorted(counts, key=lambda level: (-counts[level], level))
         return OneHot(name, tuple(levels), tuple(counts[level] / counts.total() for level in levels))
+
+
+def _encoded(column: Column, batch: pa.RecordBatch, unknown: Counter) -> Array:
+    values = batch.column(column.name)
+    if isinstance(column, Place):
+        return column.encode(values, unknown, batch.column(column.longitude))
+    return column.encode(values, unknown)
+
+
+def _place(table: Table, names: list[str]) -> dict[str, Column]:
+    """The rules for latitude and longitude, whose middle and extent take two looks at all rows."""
+    low, high = np.full(2, np.inf), np.full(2, -np.inf)
+
+    def of_batches():
+        for batch in table.batches(names):
+            latitude, longitude = (rules.numbers(batch.column(name), name) for name in names)
+            geography.check_places(latitude, longitude, (names[0], names[1]))
+            known = ~np.isnan(latitude + longitude)
+            both = np.column_stack([latitude, longitude])[known]
+            np.minimum(low, both.min(axis=0, initial=np.inf), out=low)
+            np.maximum(high, both.max(axis=0, initial=-np.inf), out=high)
+            yield geography.directions(*both.T)
+
+    centre = geography.middle(sum((unit.sum(axis=0) for unit in of_batches()), np.zeros(3)))
+    widest = max((float(geography.angles(unit, centre).max(initial=0)) for unit in of_batches()), default=0.0)
+    extents = [(float(first), float(last)) for first, last in zip(low, high, strict=True)]
+    latitude = Place(names[0], names[1], centre, geography.is_flat(widest), extents[0])
+    return {names[0]: latitude, names[1]: Longitude(names[1], extents[1])}
 
 
 def _check_meaning(name: str, levels: Counter, untyped: bool) -> None:
@@ -306,11 +375,14 @@ def _parts(phases: dict[str, Array]) -> tuple[str, ...]:
 
 def _fill(column: Column, encoded: Array) -> tuple[float, ...]:
     """The median; of categories as zeros and ones, the most frequent level; of dates, the parts of their median."""
-    if isinstance(column, OneHot):
+    if isinstance(column, OneHot | Longitude):
         return (0.0,) * encoded.shape[1]
     known = encoded[~np.isnan(encoded).any(axis=1)]
     if len(known) == 0:
         raise InvalidInputError(f"No row has a value in {column.name}. Leave this column out (--ignore).")
+    if isinstance(column, Circle):
+        mean = known.mean(axis=0)
+        return tuple((mean * column.period / (2 * np.pi) / max(np.linalg.norm(mean), 1e-12)).tolist())
     if isinstance(column, Date):
         time = known[:, 0] if "days" in column.parts else np.arctan2(known[:, 0], known[:, 1]) / (2 * np.pi) % 1.0
         return tuple(column.of_days(np.median(time, keepdims=True))[0].tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from gpnn.stages.far import OUTSIDE
 from gpnn.stages.hiding import can_be_told
 from gpnn.tables.columns import CURE_OF_DAMAGE, numbers
 from gpnn.tables.encoder import TableEncoder, missing_message, warn_of_unknown
+from gpnn.tables.joint import JointTables
 from gpnn.tables.reading import Table, as_table, open_table
 from gpnn.tables.to_come import Group, Time, Watch, said
 from gpnn.tables.writing import check_output, writing
@@ -42,15 +43,12 @@ _CURE = "ask for --impute (median or most frequent level) or --drop-missing (mis
 
 
 @dataclass(frozen=True)
-class TableModel:
+class TableModel(JointTables):
     """What `gpnn fit` makes: the rule that turns a table into numbers, the regressor fitted to them, and their names.
 
     Tables are paths (.csv, .csv.gz, .tsv, .parquet, .feather, .npy) or frames (pandas, polars, pyarrow).
     """
 
-    encoder: TableEncoder
-    regressor: GPnnRegressor
-    target: str
     missing: str = "error"
     group: str | None = None
     """The column whose values rows to come will not share, if that was said."""
@@ -77,13 +75,16 @@ class TableModel:
         time: str | None = None,
         noise: str | None = None,
         weight: str | None = None,
+        coordinates: Sequence[str] | None = None,
+        periodic: Mapping[str, float] | None = None,
     ) -> TableModel:
         """Learn `target` from `features`, or from all other columns but those to `ignore`. The regressor is fitted.
 
         group: a column of labels, if rows to come will be of groups that no training row has, such as new patients; it
         is no input. time: a column of numbers or dates, if they will be later than the training rows; it stays an input
         unless it is ignored. noise: a column of variances, what is known of each target's noise; weight: a column of
-        weights. Neither is an input.
+        weights. Neither is an input. coordinates: the columns of latitude and longitude in degrees, for places on the
+        globe. periodic: columns whose values come round again, and after how much, such as {"hour": 24}.
         """
         _check_policy(missing)
         regressor = GPnnRegressor() if regressor is None else regressor
@@ -93,7 +94,10 @@ class TableModel:
         table.require(beside, "It was named as a column of noise or weights.")
         names = _choose(table, target, features, [*(ignore or []), *([] if group is None else [group]), *beside])
         policy = "impute" if missing == "impute" else "error"
-        encoder = TableEncoder(categories=categories or [], max_levels=max_levels, missing=policy)
+        encoder = TableEncoder(
+            categories=categories or [], max_levels=max_levels, coordinates=coordinates, periodic=periodic,
+            missing=policy,
+        )  # fmt: skip
         n_rows = encoder.survey(table, names)
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
@@ -170,7 +174,7 @@ class TableModel:
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'y' or 'whitened' (the paper's).")
         X, y, noise = self._some_rows(table, missing, "evaluate on")
         with _in_our_words():
-            law = self.regressor.predict_distribution(X, **noise)
+            law = self.regressor.predict_distribution(X, noise.get("noise_variance"))
         scores: dict[str, float | None] = {"rows": len(y), **self.regressor._scores(y, law, units)}
         outside = None if law.support is None else int(np.sum(law.support < OUTSIDE))
         self._warn_of_outside(outside or 0, len(y))

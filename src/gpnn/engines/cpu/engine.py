@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Neighbors
 from gpnn.engines import Whitening
+from gpnn.engines.cpu.joint import CPUErrors
 from gpnn.engines.cpu.learner import CPULearner
 from gpnn.engines.cpu.neighbors import NeighborIndex, make_index, nearest_others, recall
 from gpnn.engines.cpu.neighbors.cells import Rows
@@ -132,6 +133,16 @@ class CPU:
     def _solve(self, X_star, neighbors: NDArray, kernel: Kernel, params: Hyperparameters, sizes) -> LocalSolution:
         noise = None if self.noise is None else self.noise[neighbors].variance(params)
         return solve_path(X_star, self.index.points(neighbors), self.y[neighbors], kernel, params, sizes, noise)
+
+    def errors(
+        self,
+        X_star: NDArray[np.float32],
+        n_neighbors: int,
+        kernel: Kernel,
+        params: Hyperparameters,
+        progress: Any = None,
+    ) -> CPUErrors:
+        return CPUErrors(self.index, X_star, n_neighbors, kernel, params, self.n_jobs, progress)
 
     def learner(self, rows: NDArray[np.float32], y: Array, seed: int, noise: Noise | None = None) -> CPULearner:
         return CPULearner(rows, y, seed, self.n_jobs, noise)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Neighbors
+from gpnn.engines.cpu.joint import CPUErrors
 from gpnn.engines.cpu.neighbors import IVF, NeighborIndex, make_index
 from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.engines.gpu.cells import Cells, without_own
@@ -168,6 +169,13 @@ class GPU:
         with shown(progress, len(X_star)) as bar:
             in_blocks(predict, len(X_star), self._queries_per_block(m), bar)
         return LocalSolution(mean, variance, jitter, innovations)
+
+    def errors(
+        self, X_star: Any, n_neighbors: int, kernel: Kernel, params: Hyperparameters, progress: Any = None
+    ) -> CPUErrors:
+        """By this machine's cores: there are no kernels of the device's for it yet."""
+        rows = X_star.cpu().numpy() if isinstance(X_star, torch.Tensor) else X_star
+        return CPUErrors(self.index, rows, n_neighbors, kernel, params, self.n_jobs, progress)
 
     def learner(self, rows: torch.Tensor, y: Array, seed: int, noise: Noise | None = None) -> GPULearner:
         return GPULearner(rows, y, noise)

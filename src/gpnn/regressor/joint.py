@@ -1,0 +1,128 @@
+"""What a fitted regressor says of many rows together: covariances, draws, sums, regions, and where to measure next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.extras import import_pandas
+from gpnn.common.types import Array, Prediction
+from gpnn.engines import Engine
+from gpnn.regressor.grid import QUANTILES, as_dataset, checked_axes, rows_of_grid
+from gpnn.stages.contract import DistributionRegressor
+from gpnn.stages.decisions import Excursion, exceedance, excursion, suggest
+from gpnn.stages.joint import JointPrediction, Listening, Sums
+from gpnn.stages.near import Near
+from gpnn.stages.shapes import Shape
+from gpnn.stages.validation import check_integer, check_new_rows
+
+
+class JointLaws(DistributionRegressor):
+    """What GPnnRegressor, which has the rest, can say of them."""
+
+    shape_: Shape
+
+    def sample_y(self, X, n_samples: int = 1, random_state=0, noise: bool = True) -> Array:
+        """Draws (q, n_samples) of y* at all rows of X together, or with noise=False of f: what lies near varies as one.
+
+        Any number of rows: a map of 10⁶ cells.
+        """
+        check_integer("n_samples", n_samples, 1)
+        return self._joint_law(X).sample(n_samples, random_state, noise)
+
+    def predict_sum(self, X, weights=None, by=None, average: bool = False, noise: bool = True) -> Sums:
+        """Mean and standard deviation of the sum of y* (noise=False: of f) over the rows of X, or over those of each
+        label in `by` (q,); and the deviation that independent errors would have. weights (q,): 1 each. average: of the
+        weighted mean instead, as in block kriging."""
+        return self._joint_law(X).sum(weights, by, average, noise)
+
+    def predict_exceedance(self, X, threshold, noise: bool = True) -> Array:
+        """The probability (q,) that y* (noise=False: f) lies above the threshold, one number or one for each row."""
+        law, near = self._law_and_near(X)
+        return exceedance(law, near.latent_share, self.shape_, threshold, noise)
+
+    def excursion_region(
+        self, X, threshold, level: float = 0.9, n_samples: int = 1000, random_state=0, noise: bool = False
+    ) -> Excursion:
+        """The largest region (of those that take rows by their own probability) all of which lies above the threshold
+        with probability `level`, by draws."""
+        check_integer("n_samples", n_samples, 1)
+        law = self._joint_law(X)
+        return excursion(law, threshold, level, n_samples, random_state, noise)
+
+    def suggest(
+        self,
+        X_candidates,
+        n: int = 1,
+        criterion: str = "variance",
+        batch: bool = True,
+        maximize: bool = True,
+        best: float | None = None,
+        kappa: float = 2.0,
+    ) -> np.ndarray:
+        """Numbers of the n candidate rows that are most worth measuring, best first.
+
+        criterion: "variance", where least is known; "ei", the expected improvement over `best` (None: over the best
+        mean of the candidates); "ucb", the mean plus kappa standard deviations of f. maximize=False looks for low
+        values. batch: as measured together, each after those before it have told what they will; False: each by itself.
+        """
+        check_integer("n", n, 1)
+        return suggest(self._joint_law(X_candidates), n, criterion, batch, maximize, best, kappa)
+
+    def predict_grid(
+        self, axes, quantiles: Sequence[float] = QUANTILES, n_samples: int = 0, random_state=0, noise: bool = False,
+        units: str | None = None,
+    ) -> Any:  # fmt: skip
+        """An xarray.Dataset of mean, sd, quantiles and draws on a grid: values by column, such as {"x": …, "y": …}, or
+        an xarray object with these coordinates. noise: in the draws."""
+        check_is_fitted(self)
+        axes = checked_axes(axes)
+        X = rows_of_grid(axes, getattr(self, "feature_names_in_", None))
+        frame = self._named(X)
+        mean, std = self.predict(frame, return_std=True)
+        ends = self.predict_quantiles(frame, list(quantiles))
+        draws = self.sample_y(frame, n_samples, random_state, noise) if n_samples else None
+        return as_dataset(axes, mean, std, (quantiles, ends), draws, None, units)
+
+    def _named(self, X: Array):
+        """As a frame where the model knows names of columns."""
+        if not hasattr(self, "feature_names_in_"):
+            return X
+        return import_pandas().DataFrame(X, columns=self.feature_names_in_, copy=False)
+
+    def _joint_law(self, X) -> JointPrediction:
+        law, near = self._law_and_near(X)
+        X = check_new_rows(self, X)
+        engine = self._holding_engine()
+        X_star = engine.whiten(near.whitener, X)
+        errors = engine.errors(X_star, near.n_neighbors, near.kernel, near.params, self._bar("joint"))
+        return JointPrediction(law, law.variance * near.latent_share, self.shape_, errors, near.latent)
+
+    def _law_and_near(self, X) -> tuple[Prediction, Listening]:
+        check_is_fitted(self)
+        engine = self._holding_engine()
+        if engine.noise is not None:
+            raise InvalidInputError(
+                "Laws of many rows together are not there for models that were fitted with noise_variance or "
+                "sample_weight: ask for each row by itself (predict_distribution), or fit without them."
+            )
+        near = Listening(**vars(self._near()))
+        law, jitter = self._law(check_new_rows(self, X), engine, near=near)
+        self._warn_of_jitter(jitter)
+        return law, near
+
+    def _near(self) -> Near:
+        raise NotImplementedError
+
+    def _law(self, X, engine: Engine, known: Array | None = None, near: Near | None = None) -> tuple[Prediction, float]:
+        raise NotImplementedError
+
+    def _holding_engine(self) -> Engine:
+        raise NotImplementedError
+
+    def _bar(self, name: str) -> str | None:
+        raise NotImplementedError
