@@ -28,7 +28,16 @@ QUICK = {
 """For the paper's recipe on few rows; what the default adds to it is tested in test_learned_metric.py."""
 
 
-@parametrize_with_checks([GPnnRegressor(random_state=0), GPnnRegressor.paper(n_neighbors=30, random_state=0)])
+NOT_FOR_US = {
+    "check_sample_weight_equivalence_on_dense_data": "laws are the same for the same parameters (test_noise.py), which "
+    "differ as other rows are held out, and copies predict each other"
+}
+
+
+@parametrize_with_checks(
+    [GPnnRegressor(random_state=0), GPnnRegressor.paper(n_neighbors=30, random_state=0)],
+    expected_failed_checks=lambda _: NOT_FOR_US,
+)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_estimator_checks(estimator, check, few_steps):
     check(estimator)

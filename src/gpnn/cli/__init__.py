@@ -7,11 +7,24 @@ import warnings
 from functools import cache
 
 from gpnn import __version__
-from gpnn.cli import datasets, demo, evaluate, explain, fit, inspect, predict, recalibrate, report, serve, simulate
+from gpnn.cli import (
+    datasets,
+    demo,
+    evaluate,
+    explain,
+    fit,
+    inspect,
+    predict,
+    recalibrate,
+    report,
+    serve,
+    simulate,
+    update,
+)
 from gpnn.common.errors import DeviceError, GPnnWarning, InvalidInputError, MissingExtraError
 
 # Each has add_to(commands), which sets the function to run.
-_COMMANDS = (fit, predict, evaluate, explain, report, recalibrate, inspect, serve, demo, simulate, datasets)
+_COMMANDS = (fit, predict, evaluate, explain, report, recalibrate, update, inspect, serve, demo, simulate, datasets)
 
 
 def main(argv: list[str] | None = None) -> int:

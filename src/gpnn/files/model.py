@@ -33,6 +33,7 @@ from gpnn.files import container
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.far import Far, Member, Trend
+from gpnn.stages.living import Recent
 from gpnn.stages.mean import Constant, Linear
 from gpnn.stages.recalibration import UNCHANGED
 from gpnn.stages.shapes import Shape
@@ -43,7 +44,7 @@ _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
-        Trend, Noise,
+        Trend, Noise, Recent,
     )
 }  # fmt: skip
 """All that a file may name."""
@@ -68,9 +69,18 @@ _LATER: dict[str, Any] = {
     "_factors": tuple[float, float],
     "_row_means": Array | None,
     "_noise": Noise | None,
+    "_recent": Recent | None,
+    "_n_seen": int,
     "_typical_noise": float | None,
 }
-_BEFORE = {"_far": None, "_factors": UNCHANGED, "_row_means": None, "_noise": None, "_typical_noise": None}
+_BEFORE = {
+    "_far": None,
+    "_factors": UNCHANGED,
+    "_row_means": None,
+    "_noise": None,
+    "_typical_noise": None,
+    "_recent": None,
+}
 """Files of earlier versions are without these; what their models do instead."""
 
 _DEEPEST = 50
@@ -86,6 +96,7 @@ class Stored(NamedTuple):
 def write(path: str | os.PathLike, regressor: GPnnRegressor, schema: dict | None = None) -> None:
     """The fitted model, and a `schema` of plain JSON, as the file `path`: complete, or not there."""
     check_is_fitted(regressor)
+    regressor._consolidate()
     if type(regressor) is not GPnnRegressor:
         raise InvalidInputError(
             f"A model file holds a GPnnRegressor, not a {type(regressor).__name__}. Keep other estimators with "
@@ -270,6 +281,7 @@ def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
     learned |= {name: value for name, value in _BEFORE.items() if name not in learned}
     _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED | _LATER)
     model.__dict__.update(learned)
+    model.__dict__.setdefault("_n_seen", int(len(model._y) + len(model._set_aside)))
     _check_sizes(model)
     return model
 

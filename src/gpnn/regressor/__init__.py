@@ -22,6 +22,7 @@ from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.index import NeighborIndex
 from gpnn.regressor.explaining import Explaining
+from gpnn.regressor.living import Living
 from gpnn.regressor.noise import KnownNoise
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
@@ -48,7 +49,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(Explaining, KnownNoise, DistributionRegressor):
+class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -181,6 +182,7 @@ class GPnnRegressor(Explaining, KnownNoise, DistributionRegressor):
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         leave_out_suspects(self, X, y, queries, engine, rng, report, noise)
         weightless.number_rows_of(self, kept, report)
+        self._n_seen = report["n"]
         self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
         return self
 
@@ -207,7 +209,7 @@ class GPnnRegressor(Explaining, KnownNoise, DistributionRegressor):
             verdict = self._calibrate(X, y, holdout, folds, engine, rng, report, noise)
             self._noise = None if engine.noise is None else engine.noise.scaled(self.alpha_)
             engine = engine if noise is None else self._holding_engine()
-        self._factors = UNCHANGED
+        self._factors, self._recent, self._n_seen = UNCHANGED, None, n
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
             self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report, noise)
@@ -236,6 +238,7 @@ class GPnnRegressor(Explaining, KnownNoise, DistributionRegressor):
         X = check_new_rows(self, X)
         law, _ = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
         self._factors, self.shape_, self.recalibration_ = recalibrated(self._factors, self.shape_, y, law)
+        self._recent = None
         return self
 
     def predictor(self) -> Callable[[Array], tuple[Array, Array]]:
@@ -386,7 +389,10 @@ class GPnnRegressor(Explaining, KnownNoise, DistributionRegressor):
         return make_engine(self.engine, self.n_jobs, self.batch_size)
 
     def _holding_engine(self) -> Engine:
-        return self._make_engine().hold(self.index_, self._y, self._noise)
+        engine = self._make_engine()
+        if not getattr(engine, "searches_segments", False):
+            self._consolidate()
+        return engine.hold(self.index_, self._y, self._noise)
 
     def _near(self) -> Near:
         fitted = self.whitener_, get_kernel(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale

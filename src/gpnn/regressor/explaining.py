@@ -28,6 +28,8 @@ _GRID = 20
 
 
 class Explaining:
+    _row_means: Array | None
+
     def kneighbors(self: Any, X) -> Neighbors:
         """The training rows (numbers as in `fit`) that a prediction at each row of X uses, and their distances in the
         learned metric. Rows set aside for calibration are never among them."""
@@ -60,7 +62,8 @@ class Explaining:
         """Which of the predictions at X (q, d) the training rows (numbers as in `fit`) move, and how far each moves
         when that row's y moves by one."""
         rows = np.unique(np.atleast_1d(np.asarray(rows)))
-        n = self.fit_report_["n"] if hasattr(self, "fit_report_") else 0
+        check_is_fitted(self)
+        n = self._n_seen
         if rows.dtype.kind not in "iu" or (len(rows) and not 0 <= rows[0] <= rows[-1] < max(n, 1)):
             raise InvalidInputError(
                 f"rows = {listed([str(row) for row in rows])} must be numbers of training rows, 0 to {n - 1:,}, as "
@@ -72,6 +75,7 @@ class Explaining:
         """Which columns tell rows apart: the share of each in the squared distance of two random training rows in the
         learned metric, and where that lies with probability 95 %."""
         check_is_fitted(self)
+        self._consolidate()
         names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
         return relevance(self._near(), self._holding_engine(), names)
 

@@ -26,7 +26,7 @@ class Weightless:
             return X, y, queries, noise, kept
         if len(kept) < 2:
             raise InvalidInputError(
-                f"sample_weight is 0 in {len(self.rows)} of {len(y)} rows: nothing is left to learn."
+                f"sample_weight is zero in {len(self.rows)} of {len(y)} rows: nothing is left to learn."
             )
         of_kept = None if noise is None else noise[kept]
         return X[kept], y[kept], None if queries is None else queries.of(kept), of_kept, kept

@@ -155,13 +155,13 @@ class TableModel:
     def _known_rows(self, table, missing: str | None) -> tuple[pd.DataFrame, Array, dict[str, Array]]:
         """Also what is known of their noise, as the regressor takes it."""
         table, missing = self._prepare(table, missing, [self.target])
-        beside = [] if self.noise is None or self.noise not in table.types else [self.noise]
+        beside = [name for name in (self.noise, self.weight) if name is not None and name in table.types]
         rows = _read(table, self.encoder, self.target, missing, table.n_rows, beside=beside)
         if missing == "impute":
             self.encoder.impute(rows.X)
         warn_of_unknown(rows.unknown)
-        noise = {"noise_variance": rows.beside[beside[0]]} if beside else {}
-        return _named(rows.X, self.encoder), rows.y, noise
+        arguments = {self.noise: "noise_variance", self.weight: "sample_weight"}
+        return _named(rows.X, self.encoder), rows.y, {arguments[name]: rows.beside[name] for name in beside}
 
     def evaluate(self, table, missing: str | None = None, units: str = "y") -> dict[str, float | None]:
         """The scores of `GPnnRegressor.evaluate`, the number of rows they are of, and "outside_support": the share of
@@ -169,6 +169,7 @@ class TableModel:
         if units not in ("y", "whitened"):
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'y' or 'whitened' (the paper's).")
         X, y, noise = self._some_rows(table, missing, "evaluate on")
+        noise.pop("sample_weight", None)
         with _in_our_words():
             law = self.regressor.predict_distribution(X, **noise)
         scores: dict[str, float | None] = {"rows": len(y), **self.regressor._scores(y, law, units)}
@@ -180,7 +181,14 @@ class TableModel:
         """Itself, its variances and the shape of its errors corrected by rows whose target is known. What was learned
         stays; `regressor.recalibration_` says what changed."""
         X, y, noise = self._some_rows(table, missing, "recalibrate on")
+        noise.pop("sample_weight", None)
         self.regressor.recalibrate(X, y, **noise)
+        return self
+
+    def partial_fit(self, table, missing: str | None = None, window: int | None = None) -> TableModel:
+        """Itself, with the rows of the table learned too; see `GPnnRegressor.partial_fit`. Rules for columns stay."""
+        X, y, told = self._some_rows(table, missing, "learn from")
+        self.regressor.partial_fit(X, y, window=window, **told)
         return self
 
     def explain(self, table, missing: str | None = None):
@@ -306,7 +314,8 @@ class TableModel:
     def _answer(self, X: Array, coverage: float, noise: Array | None = None) -> Array:
         """Mean, sd, lower, upper and support (5, n); NaN where nothing is known of the last."""
         with _in_our_words():
-            law = self.regressor.predict_distribution(_named(X, self.encoder), noise)
+            told = {} if noise is None else {"noise_variance": noise}
+            law = self.regressor.predict_distribution(_named(X, self.encoder), **told)
         ends = self.regressor._standard_quantile(np.array([0.5 - coverage / 2, 0.5 + coverage / 2]), law).T
         support = np.full(len(X), np.nan) if law.support is None else law.support
         return np.vstack([law.mean, law.std, *(law.mean + law.std * end for end in ends), support])

@@ -1,0 +1,184 @@
+"""Rows that come after `fit`, and rows that go: nothing is learned anew, and predictions use exactly what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.types import Array
+from gpnn.engines import Engine, Noise
+from gpnn.stages.far import Far
+from gpnn.stages.living import LEVEL, Recent, check_forgotten, check_outcomes, outcomes, warn_of_drift
+from gpnn.stages.noise import check_new_noise, check_noise
+from gpnn.stages.validation import check_new_rows
+
+
+class Living:
+    _recent: Recent | None
+    _row_means: Array | None
+
+    def partial_fit(self: Any, X, y, noise_variance=None, sample_weight=None, window: int | None = None):
+        """Learn rows X (n, d), y (n,) that came after `fit`: they are neighbours from now on. What `fit` learned stays.
+
+        Each is predicted before it is learned, and intervals follow how that went; `alarm_` says when errors have
+        outgrown what `fit` learned. window: how many of the newest rows to keep, all others being forgotten.
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, y, noise_variance=noise_variance, sample_weight=sample_weight)
+        X = check_new_rows(self, X)
+        y = check_outcomes(y, len(X))
+        if window is not None and (not isinstance(window, int | np.integer) or window < self.n_neighbors_):
+            raise InvalidInputError(
+                f"window = {window!r} must be a whole number, at least the {self.n_neighbors_} neighbours that a "
+                "prediction uses."
+            )
+        if len(X):
+            noise = self._noise_of_new(len(X), noise_variance, sample_weight)
+            self._follow(X, y, noise)
+            self._insert(X, y, noise)
+        if window is not None and self._n_left > window:
+            newest = np.sort(self._live_numbers())[-window:]
+            self._remove(lambda numbers: numbers < newest[0])
+        return self
+
+    def forget(self: Any, rows=None, *, where=None, before: int | None = None):
+        """Rows that no prediction uses any more: by their numbers, in the order in which they came through `fit` and
+        every `partial_fit`; by a mask over all of them; or all that came before the row of a number."""
+        check_is_fitted(self)
+        forgotten = check_forgotten(rows, where, before, self._n_seen)
+        self._remove(lambda numbers: np.isin(numbers, forgotten))
+        return self
+
+    @property
+    def alarm_(self: Any) -> bool:
+        """Whether the errors of the latest outcomes have outgrown what `fit` learned: time to fit again."""
+        return self._recent is not None and self._recent.alarm
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _noise_of_new(self: Any, n: int, noise_variance, sample_weight) -> Noise | None:
+        """In whitened units, as a new row's."""
+        if noise_variance is not None:
+            check_new_noise(self, n, noise_variance)
+        if self._noise is None:
+            if sample_weight is not None:
+                raise InvalidInputError(
+                    "sample_weight was given, but not to fit. Fit with sample_weight=… (1 for all)."
+                )
+            return None
+        noise, weightless = check_noise(n, noise_variance, np.ones(n) if sample_weight is None else sample_weight)
+        if len(weightless.rows):
+            raise InvalidInputError(f"sample_weight is zero in {len(weightless.rows)} rows. Leave them out.")
+        assert noise is not None
+        noise = noise.in_units_of(self.whitener_.y_std)
+        return noise if noise_variance is not None else Noise(noise.share, np.full(n, self._typical_noise or 0.0))
+
+    def _follow(self: Any, X, y, noise: Noise | None) -> None:
+        """Factors of the variances, as the new rows ask for."""
+        known = None if noise is None else noise.known * self.whitener_.y_std**2
+        law, _ = self._law(X, self._holding_engine(), known)
+        levels = np.array([0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+        ends = np.broadcast_to(self._standard_quantile(levels, law), (len(X), 2))
+        recent = Recent(factors=self._factors) if self._recent is None else self._recent
+        was, self._recent = recent.alarm, outcomes(y, law, self._factors, recent, ends)
+        self._factors = self._recent.followed()
+        if self._recent.alarm and not was:
+            warn_of_drift(self._recent)
+
+    def _insert(self: Any, X, y, noise: Noise | None) -> None:
+        rest = self._add_mean(X, y, -1.0)
+        if self._row_means is not None:
+            self._row_means = np.concatenate([self._row_means, y - rest])
+        numbers = self._n_seen + np.arange(len(X)) - len(self._set_aside)
+        columns = {"order": numbers, "y": self.whitener_.transform_y(rest)}
+        if noise is not None:
+            columns |= vars(noise.scaled(self.alpha_))
+        rows = np.asarray(self.whitener_.transform(X), np.float32)
+        self._take_over(self._segments().with_rows(rows, columns, self._build()))
+        self._n_seen += len(X)
+
+    def _remove(self: Any, forgotten: Callable[[NDArray], NDArray]) -> None:
+        """Rows whose numbers are to be forgotten."""
+        out, segments = forgotten(self._numbered(np.arange(len(self.index_.order)))), self._segments()
+        out[segments._gone] = False
+        places = np.flatnonzero(out)
+        left = segments.n_left - len(places)
+        if left < self.n_neighbors_:
+            raise InvalidInputError(
+                f"That would leave {left:,} rows, fewer than the {self.n_neighbors_} neighbours of a prediction. "
+                "Forget fewer, or fit again on what is left."
+            )
+        if len(places):
+            self._take_over(segments.without(places, self._build()))
+        if self._far is not None and self._far.rows is not None:
+            gone = forgotten(self._far.rows)
+            self._far = _without(self._far, gone, self._make_engine()) if gone.any() else self._far
+
+    def _segments(self: Any):
+        from gpnn.engines.cpu.neighbors.segments import Segments  # numba comes with it: not before it is needed
+
+        if isinstance(self.index_, Segments):
+            return self.index_
+        noise = {} if self._noise is None else vars(self._noise)
+        return Segments(self.index_, {"order": np.asarray(self.index_.order, np.int64), "y": self._y, **noise})
+
+    def _build(self: Any):
+        from gpnn.engines.cpu.neighbors import make_index
+        from gpnn.engines.cpu.neighbors.segments import built_by
+
+        return built_by(make_index, self.index, self.n_neighbors_, self.n_jobs)
+
+    def _take_over(self: Any, segments) -> None:
+        self.index_, self._y = segments, segments.column("y")
+        self._noise = None if self._noise is None else Noise(segments.column("share"), segments.column("known"))
+
+    def _consolidate(self: Any) -> None:
+        """One index of the rows that are left, where there are several: for files, devices and a look at all rows."""
+        from gpnn.engines.cpu.neighbors.segments import Segments
+
+        if not isinstance(self.index_, Segments):
+            return
+        index, columns = self.index_.consolidated(self._build())
+        index.order = columns["order"]
+        self.index_, self._y = index, columns["y"]
+        self._noise = None if self._noise is None else Noise(columns["share"], columns["known"])
+
+    @property
+    def _n_left(self: Any) -> int:
+        return getattr(self.index_, "n_left", len(self._y))
+
+    def _live_numbers(self: Any) -> NDArray[np.int64]:
+        return np.delete(self._numbered(np.arange(len(self.index_.order))), self._segments()._gone)
+
+
+def _without(far: Far, gone: NDArray[np.bool_], engine: Engine) -> Far:
+    """The members without these of their rows."""
+    assert far.rows is not None
+    if gone.all():
+        raise InvalidInputError("That would leave nothing of the rows that answer beyond the support. Fit again.")
+    place = np.cumsum(~gone) - 1
+    members = []
+    for member in far.members:
+        kept = np.flatnonzero(~gone[member.index.order])
+        rows, y = member.index.points(kept), member.y[kept]
+        noise = None if member.noise is None else member.noise[kept]
+        built = _built(engine, rows, y, noise)
+        numbers = place[member.index.order[kept]]
+        built.index.order = numbers[built.index.order]
+        members.append(replace(member, index=built.index, y=built.y, noise=built.noise))
+    return replace(far, members=members, rows=far.rows[~gone])
+
+
+def _built(engine: Engine, rows, y, noise: Noise | None) -> Any:
+    from gpnn.engines.cpu import CPU
+
+    n = len(y)
+    return CPU(getattr(engine, "n_jobs", 1)).build(
+        rows.copy(), y, "auto", min(n, 63), np.arange(min(n, 500)), 0, None, noise
+    )
