@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array
-from gpnn.engines import Engine, Noise
-from gpnn.stages.far import Far
+from gpnn.engines import Noise
+from gpnn.engines.local import FARTHEST
+from gpnn.stages.far import NEIGHBORS, Far
 from gpnn.stages.living import LEVEL, Recent, check_forgotten, check_outcomes, outcomes, warn_of_drift
 from gpnn.stages.noise import check_new_noise, check_noise
 from gpnn.stages.validation import check_new_rows
@@ -102,6 +103,13 @@ class Living:
         rows = np.asarray(self.whitener_.transform(X), np.float32)
         self._take_over(self._segments().with_rows(rows, columns, self._build()))
         self._n_seen += len(X)
+        if self._far is not None and self._far.rows is not None:
+            share = len(self._far.rows) / max(self._n_left - len(X), 1)  # as of the rows before
+            some = np.flatnonzero(np.random.default_rng(self._n_seen).random(len(X)) < share)
+            if len(some):
+                new = columns["y"][some], numbers[some] + len(self._set_aside), None if noise is None else noise[some]
+                kept = np.ones(len(self._far.rows), bool)
+                self._far = _changed(self._far, kept, X[some], *new, self.n_jobs)
 
     def _remove(self: Any, forgotten: Callable[[NDArray], NDArray]) -> None:
         """Rows whose numbers are to be forgotten."""
@@ -117,8 +125,10 @@ class Living:
         if len(places):
             self._take_over(segments.without(places, self._build()))
         if self._far is not None and self._far.rows is not None:
-            gone = forgotten(self._far.rows)
-            self._far = _without(self._far, gone, self._make_engine()) if gone.any() else self._far
+            kept = ~forgotten(self._far.rows)
+            if not kept.all():
+                nothing = np.zeros((0, self.n_features_in_)), np.zeros(0), np.zeros(0, np.int64), _nobody(self._noise)
+                self._far = _changed(self._far, kept, *nothing, self.n_jobs) if kept.any() else None
 
     def _segments(self: Any):
         from gpnn.engines.cpu.neighbors.segments import Segments  # numba comes with it: not before it is needed
@@ -157,28 +167,33 @@ class Living:
         return np.delete(self._numbered(np.arange(len(self.index_.order))), self._segments()._gone)
 
 
-def _without(far: Far, gone: NDArray[np.bool_], engine: Engine) -> Far:
-    """The members without these of their rows."""
-    assert far.rows is not None
-    if gone.all():
-        raise InvalidInputError("That would leave nothing of the rows that answer beyond the support. Fit again.")
-    place = np.cumsum(~gone) - 1
-    members = []
-    for member in far.members:
-        kept = np.flatnonzero(~gone[member.index.order])
-        rows, y = member.index.points(kept), member.y[kept]
-        noise = None if member.noise is None else member.noise[kept]
-        built = _built(engine, rows, y, noise)
-        numbers = place[member.index.order[kept]]
-        built.index.order = numbers[built.index.order]
-        members.append(replace(member, index=built.index, y=built.y, noise=built.noise))
-    return replace(far, members=members, rows=far.rows[~gone])
+_PROBES = 500  # on which an index tunes itself
 
 
-def _built(engine: Engine, rows, y, noise: Noise | None) -> Any:
+def _nobody(noise: Noise | None) -> Noise | None:
+    return None if noise is None else noise[:0]
+
+
+def _changed(
+    far: Far, kept: NDArray[np.bool_], X: Array, y: Array, numbers: NDArray, noise: Noise | None, n_jobs
+) -> Far:
+    """The models for gaps with some of their rows, and with new ones X (n, d), y (n,) in whitened units."""
     from gpnn.engines.cpu import CPU
 
-    n = len(y)
-    return CPU(getattr(engine, "n_jobs", 1)).build(
-        rows.copy(), y, "auto", min(n, 63), np.arange(min(n, 500)), 0, None, noise
-    )
+    assert far.rows is not None
+    place, Z = np.cumsum(kept) - 1, far.whitener.transform(X)
+    rest, n = y - far.trend(Z), int(kept.sum()) + len(X)
+    members = []
+    for member in far.members:
+        old = np.flatnonzero(kept[member.index.order])
+        scaled = np.clip(Z / member.lengthscale, -FARTHEST, FARTHEST).astype(np.float32)
+        rows = np.concatenate([member.index.points(old), scaled])
+        order = np.append(place[member.index.order[old]], n - len(X) + np.arange(len(X)))
+        of_rows = None
+        if member.noise is not None and noise is not None:
+            of_rows = Noise(*(np.append(getattr(member.noise, k)[old], getattr(noise, k)) for k in ("share", "known")))
+        probes, y_rows = np.arange(min(n, _PROBES)), np.append(member.y[old], rest)
+        built = CPU(n_jobs).build(rows, y_rows, "auto", min(n, NEIGHBORS), probes, 0, None, of_rows)
+        built.index.order = order[built.index.order]
+        members.append(replace(member, index=built.index, y=built.y, noise=built.noise))
+    return replace(far, members=members, rows=np.append(far.rows[kept], numbers))

@@ -87,8 +87,8 @@ def check_outcomes(y, n: int) -> Array:
     if not np.isfinite(values).all():
         wrong = ~np.isfinite(values)
         raise InvalidInputError(
-            f"y is NaN or infinite in {int(wrong.sum())} of {n} rows, first in row {int(np.argmax(wrong))}. Leave those "
-            "rows out until their target is known."
+            f"y is NaN or infinite in {int(wrong.sum())} of {n} rows, first in row {int(np.argmax(wrong))}. Leave "
+            "those rows out until their target is known."
         )
     return values
 
