@@ -22,6 +22,7 @@ from gpnn.stages.validation import check_new_rows
 
 class Living:
     _recent: Recent | None
+    _far: Far | None
     _row_means: Array | None
 
     def partial_fit(self: Any, X, y, noise_variance=None, sample_weight=None, window: int | None = None):
