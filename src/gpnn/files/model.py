@@ -96,16 +96,15 @@ class Stored(NamedTuple):
 def write(path: str | os.PathLike, regressor: GPnnRegressor, schema: dict | None = None) -> None:
     """The fitted model, and a `schema` of plain JSON, as the file `path`: complete, or not there."""
     check_is_fitted(regressor)
-    regressor._consolidate()
     if type(regressor) is not GPnnRegressor:
         raise InvalidInputError(
             f"A model file holds a GPnnRegressor, not a {type(regressor).__name__}. Keep other estimators with "
             "joblib.dump or skops.io.dump."
         )
     arrays: dict[str, NDArray] = {}
-    learned = {name: _encode(value, name, arrays) for name, value in vars(regressor).items() if _is_learned(name)}
-    settings = _settings(regressor, arrays)
-    content = {"gpnn": gpnn.__version__, "settings": settings, "learned": learned, "schema": _plain(schema)}
+    content = {"gpnn": gpnn.__version__, **_encode_model(regressor, "", arrays), "schema": _plain(schema)}
+    if targets := getattr(regressor, "targets_", ()):
+        content["targets"] = [_encode_model(one, f"targets_.{j}.", arrays) for j, one in enumerate(targets)]
     try:
         _restored(content, arrays)  # what could not be read is not written
     except container.MALFORMED as error:
@@ -139,8 +138,9 @@ def describe(path: str | os.PathLike) -> dict:
     content = header.content
     try:
         table = {name: {key: entry[key] for key in ("dtype", "shape")} for name, entry in content["arrays"].items()}
+        shown = content | (content["targets"][0] if "targets" in content else {})  # the first of several targets
         settings, learned = (
-            {name: _summary(node, table) for name, node in content[part].items()} for part in ("settings", "learned")
+            {name: _summary(node, table) for name, node in shown[part].items()} for part in ("settings", "learned")
         )
         return {
             "format": container.VERSION, "gpnn": content["gpnn"], "bytes": header.length, "settings": settings,
@@ -151,6 +151,16 @@ def describe(path: str | os.PathLike) -> dict:
 
 
 # --- from objects to JSON ---------------------------------------------------------------------------------------------
+
+
+def _encode_model(regressor: GPnnRegressor, place: str, arrays: dict[str, NDArray]) -> dict:
+    regressor._consolidate()
+    learned = {
+        name: _encode(value, place + name, arrays)
+        for name, value in vars(regressor).items()
+        if _is_learned(name) and name != "targets_"
+    }
+    return {"settings": _settings(regressor, arrays), "learned": learned}
 
 
 def _settings(regressor: GPnnRegressor, arrays: dict[str, NDArray]) -> dict:
@@ -168,7 +178,7 @@ def _settings(regressor: GPnnRegressor, arrays: dict[str, NDArray]) -> dict:
                 f"{name} = {value!r} cannot be kept in a model file. Predictions do not need it; the loaded model has "
                 f"the default, {default!r}. Set {name} again before you fit that one.",
                 GPnnWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     return kept
 
@@ -205,9 +215,16 @@ def _encode_array(array: NDArray, place: str, arrays: dict[str, NDArray]) -> dic
     stored = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     if stored.dtype.str not in container.DTYPES:
         raise _not_ours(array, place)
+    for known, other in arrays.items():
+        if stored.size and _same_memory(other, stored):  # targets share their rows
+            return {"type": "array", "value": known}
     name = place if place not in arrays else f"{place} ({len(arrays)})"  # keys may have dots in them
     arrays[name] = stored
     return {"type": "array", "value": name}
+
+
+def _same_memory(one: NDArray, other: NDArray) -> bool:
+    return (one.ctypes.data, one.shape, one.dtype) == (other.ctypes.data, other.shape, other.dtype)
 
 
 def _not_ours(value, place: str) -> InvalidInputError:
@@ -270,6 +287,8 @@ def _annotations(cls: type) -> tuple[dict, dict]:
 
 
 def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
+    if "targets" in content:
+        return _restored_targets(content, arrays)
     settings, learned = (
         {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
     )
@@ -283,6 +302,31 @@ def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
     model.__dict__.update(learned)
     model.__dict__.setdefault("_n_seen", int(len(model._y) + len(model._set_aside)))
     _check_sizes(model)
+    return model
+
+
+def _restored_targets(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
+    """A model of several targets: those, and how they share their rows."""
+    settings, learned = (
+        {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
+    )
+    model = GPnnRegressor(**{name: value for name, value in settings.items() if name not in _NOT_KEPT})
+    check_settings(model)
+    targets = [
+        _restored({"settings": one["settings"], "learned": one["learned"]}, arrays) for one in content["targets"]
+    ]
+    wrong = learned.keys() - {"target_groups_", "n_features_in_", "feature_names_in_", "fit_report_"}
+    groups = learned["target_groups_"]
+    if wrong or sorted(j for group in groups for j in group) != list(range(len(targets))):
+        raise ValueError(f"targets in groups {groups!r:.40}")
+    if {one.n_features_in_ for one in targets} != {learned["n_features_in_"]}:
+        raise ValueError("targets of different columns")
+    for first, *others in groups:
+        for j in others:
+            leader, own = (targets[k].index_ for k in (first, j))
+            if type(own) is type(leader) and own._rows.strips is leader._rows.strips and own.order is leader.order:
+                targets[j].index_ = leader
+    model.__dict__.update(learned, targets_=targets)
     return model
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from gpnn.common import metrics
 from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Prediction
@@ -24,6 +25,7 @@ from gpnn.engines.index import NeighborIndex
 from gpnn.regressor.explaining import Explaining
 from gpnn.regressor.living import Living
 from gpnn.regressor.noise import KnownNoise
+from gpnn.regressor.targets import SeveralTargets, several
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
@@ -36,7 +38,7 @@ from gpnn.stages.mean import MEANS, add_mean, fit_mean, make_mean, means_at
 from gpnn.stages.near import Near
 from gpnn.stages.noise import check_new_noise, check_noise, known_noise, moments
 from gpnn.stages.recalibration import UNCHANGED, recalibrated, rescaled
-from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
+from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, score, settle
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.suspects import Suspects, leave_out_suspects
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
@@ -49,7 +51,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
+class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, DistributionRegressor):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -79,6 +81,8 @@ class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
         them: `model.set_params(engine="gpu")`
     unbiased_mean : multiply means (in whitened units) by Γ = (σ_ξ² + mσ_f²)/(mσ_f²), which takes out the shrinkage
         towards the overall mean that remains as n → ∞
+    shared_metric : of several targets, y (n, k): True if all are to have one metric, False if each its own; "auto":
+        those for which held-out rows show no loss share one, which makes predictions of many as quick as of one
     batch_size : queries that one thread works on at a time; None bounds their memory at about 16 MiB
     n_jobs : threads; None for every core
     random_state : seed of all random choices; the same seed gives the same numbers, whatever n_jobs and batch_size
@@ -123,6 +127,7 @@ class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
         index: str | NeighborIndex = "auto",
         engine: str | Engine = "cpu",
         unbiased_mean: bool = False,
+        shared_metric: bool | str = "auto",
         batch_size: int | None = None,
         n_jobs: int | None = None,
         random_state=None,
@@ -146,6 +151,7 @@ class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
         self.index = index
         self.engine = engine
         self.unbiased_mean = unbiased_mean
+        self.shared_metric = shared_metric
         self.batch_size = batch_size
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -161,7 +167,8 @@ class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
         return cls(**(recipe | changes))
 
     def fit(self, X, y, groups=None, times=None, noise_variance=None, sample_weight=None) -> GPnnRegressor:
-        """Learn from X (n, d) and y (n,): arrays, or frames whose column names are then remembered.
+        """Learn from X (n, d) and y (n,), or several targets (n, k) with NaN for what is not known: arrays, or frames
+        whose column names are then remembered.
 
         groups (n,): labels, if queries will be of groups that no training row has, such as new patients. times (n,):
         numbers or dates, if they will come after the training rows. noise_variance (n,): what is known of each y's
@@ -171,6 +178,10 @@ class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
         for name in ("fit_report_", "recalibration_"):  # not fitted until this fit is complete
             self.__dict__.pop(name, None)
         check_settings(self)
+        if (targets := several(y)) is not None:
+            told = {"groups": groups, "times": times, "noise_variance": noise_variance, "sample_weight": sample_weight}
+            return self._fit_targets(X, targets, told)
+        self.__dict__.pop("targets_", None)
         X, y = check_training_data(self, X, y)
         queries = check_queries_to_come(self, len(X), groups, times)
         noise, weightless = check_noise(len(X), noise_variance, sample_weight)
@@ -218,11 +229,16 @@ class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
                 noise = None if noise is None else noise.scaled(self.alpha_)
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report, noise)
         suspects.number_rows_of(self, kept)
+        if len(verdict.rows):
+            outcome = self.whitener_.transform_y(y[verdict.rows])
+            report["judged"] = score(metrics.rmse(outcome, verdict.law), metrics.nll(outcome, verdict.law))
         return self._in_units_of_y(X[verdict.rows], verdict.law)
 
     def predict_distribution(self, X, noise_variance=None) -> Prediction:
         """The predictive law of y* at each row of X, in the units of y. noise_variance (q,), or one number: what is
         known of the noise of y*, if the model was fitted with some; by default as much as the training rows have."""
+        if "targets_" in self.__dict__:
+            return self._laws(X, noise_variance)
         check_is_fitted(self)
         X = check_new_rows(self, X)
         law, jitter = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
@@ -295,6 +311,9 @@ class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
         modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
         weights = None if noise is None else noise.weights
+        if (leader := self.__dict__.pop("_leader", None)) is not None:
+            self._adopt(leader, y, weights, report)
+            return []
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
@@ -389,6 +408,8 @@ class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
         return make_engine(self.engine, self.n_jobs, self.batch_size)
 
     def _holding_engine(self) -> Engine:
+        if "targets_" in self.__dict__:
+            raise self._ask_one()
         engine = self._make_engine()
         if not getattr(engine, "searches_segments", False):
             self._consolidate()
@@ -398,10 +419,10 @@ class GPnnRegressor(Explaining, Living, KnownNoise, DistributionRegressor):
         fitted = self.whitener_, get_kernel(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale
         return Near(*fitted, self.unbiased_mean)
 
-    def _law(self, X, engine: Engine, known: Array | None = None) -> tuple[Prediction, float]:
+    def _law(self, X, engine: Engine, known: Array | None = None, near=None) -> tuple[Prediction, float]:
         """The predictive laws of checked rows, and the largest jitter that was needed. known: of their noise."""
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
-        law, jitter = answer(self._near(), self._far, engine, X, self._bar("predict"), known)
+        law, jitter = answer(near or self._near(), self._far, engine, X, self._bar("predict"), known)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 
     def _in_units_of_y(self, X, law: Prediction) -> Prediction:

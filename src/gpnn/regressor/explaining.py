@@ -47,13 +47,14 @@ class Explaining:
         return self._explain(check_new_rows(self, X))
 
     def _explain(self: Any, X: Array) -> Explanation:
+        engine = self._holding_engine()
         constant = self.mean_.value if isinstance(self.mean_, Constant) else None
         if constant is None and self._row_means is None:
             raise InvalidInputError(
                 "This model was fitted by a version of gpnn that did not keep the mean function at its rows, without "
                 "which weights cannot be told from offsets. Fit again."
             )
-        engine, y_std = self._holding_engine(), self.whitener_.y_std
+        y_std = self.whitener_.y_std
         found = explained(self._near(), self._far, engine, X, self._numbered, y_std, self._row_means)
         offset, level = found.offset + self.mean_.predict(X), constant or 0.0
         return replace(found, y=found.y + level, offset=offset - level * found.weights.sum(axis=1))
@@ -63,6 +64,7 @@ class Explaining:
         when that row's y moves by one."""
         rows = np.unique(np.atleast_1d(np.asarray(rows)))
         check_is_fitted(self)
+        self._holding_engine()  # which several targets do not have
         n = self._n_seen
         if rows.dtype.kind not in "iu" or (len(rows) and not 0 <= rows[0] <= rows[-1] < max(n, 1)):
             raise InvalidInputError(

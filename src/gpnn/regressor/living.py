@@ -15,7 +15,7 @@ from gpnn.common.types import Array
 from gpnn.engines import Noise
 from gpnn.engines.local import FARTHEST
 from gpnn.stages.far import NEIGHBORS, Far
-from gpnn.stages.living import LEVEL, Recent, check_forgotten, check_outcomes, outcomes, warn_of_drift
+from gpnn.stages.living import LEVEL, WINDOW, Recent, check_forgotten, check_outcomes, outcomes, warn_of_drift
 from gpnn.stages.noise import check_new_noise, check_noise
 from gpnn.stages.validation import check_new_rows
 
@@ -34,25 +34,40 @@ class Living:
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y, noise_variance=noise_variance, sample_weight=sample_weight)
         X = check_new_rows(self, X)
+        told = {"noise_variance": noise_variance, "sample_weight": sample_weight}
+        if "targets_" in self.__dict__:
+            self._each_learns(X, y, told, window)
+            return self
         y = check_outcomes(y, len(X))
+        self._learn_later(X, y, told, window, np.arange(len(X)), len(X))
+        return self
+
+    def _learn_later(self: Any, X, y, told: dict, window: int | None, places: NDArray, n_came: int) -> None:
+        """Rows X, which are those in these places of all that came."""
         if window is not None and (not isinstance(window, int | np.integer) or window < self.n_neighbors_):
             raise InvalidInputError(
                 f"window = {window!r} must be a whole number, at least the {self.n_neighbors_} neighbours that a "
                 "prediction uses."
             )
         if len(X):
-            noise = self._noise_of_new(len(X), noise_variance, sample_weight)
+            noise = self._noise_of_new(len(X), **told)
             self._follow(X, y, noise)
-            self._insert(X, y, noise)
+            self._insert(X, y, noise, self._n_seen + places)
+        if self._row_means is not None and len(self._row_means) < self._n_seen + n_came:
+            self._row_means = np.append(self._row_means, np.zeros(self._n_seen + n_came - len(self._row_means)))
+        self._n_seen += n_came
         if window is not None and self._n_left > window:
             newest = np.sort(self._live_numbers())[-window:]
             self._remove(lambda numbers: numbers < newest[0])
-        return self
 
     def forget(self: Any, rows=None, *, where=None, before: int | None = None):
         """Rows that no prediction uses any more: by their numbers, in the order in which they came through `fit` and
         every `partial_fit`; by a mask over all of them; or all that came before the row of a number."""
         check_is_fitted(self)
+        if "targets_" in self.__dict__:
+            for model in self.targets_:
+                model.forget(rows, where=where, before=before)
+            return self
         forgotten = check_forgotten(rows, where, before, self._n_seen)
         self._remove(lambda numbers: np.isin(numbers, forgotten))
         return self
@@ -82,7 +97,8 @@ class Living:
         return noise if noise_variance is not None else Noise(noise.share, np.full(n, self._typical_noise or 0.0))
 
     def _follow(self: Any, X, y, noise: Noise | None) -> None:
-        """Factors of the variances, as the new rows ask for."""
+        """Factors of the variances, as the new rows ask for; of many, the last ones are enough to tell."""
+        X, y, noise = X[-WINDOW:], y[-WINDOW:], None if noise is None else noise[-WINDOW:]
         known = None if noise is None else noise.known * self.whitener_.y_std**2
         law, _ = self._law(X, self._holding_engine(), known)
         levels = np.array([0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
@@ -93,22 +109,23 @@ class Living:
         if self._recent.alarm and not was:
             warn_of_drift(self._recent)
 
-    def _insert(self: Any, X, y, noise: Noise | None) -> None:
+    def _insert(self: Any, X, y, noise: Noise | None, numbers: NDArray) -> None:
         rest = self._add_mean(X, y, -1.0)
         if self._row_means is not None:
-            self._row_means = np.concatenate([self._row_means, y - rest])
-        numbers = self._n_seen + np.arange(len(X)) - len(self._set_aside)
-        columns = {"order": numbers, "y": self.whitener_.transform_y(rest)}
+            means = np.zeros(numbers[-1] + 1)
+            means[: len(self._row_means)] = self._row_means
+            means[numbers] = y - rest
+            self._row_means = means
+        columns = {"order": numbers - len(self._set_aside), "y": self.whitener_.transform_y(rest)}
         if noise is not None:
             columns |= vars(noise.scaled(self.alpha_))
         rows = np.asarray(self.whitener_.transform(X), np.float32)
         self._take_over(self._segments().with_rows(rows, columns, self._build()))
-        self._n_seen += len(X)
         if self._far is not None and self._far.rows is not None:
             share = len(self._far.rows) / max(self._n_left - len(X), 1)  # as of the rows before
-            some = np.flatnonzero(np.random.default_rng(self._n_seen).random(len(X)) < share)
+            some = np.flatnonzero(np.random.default_rng(int(numbers[0])).random(len(X)) < share)
             if len(some):
-                new = columns["y"][some], numbers[some] + len(self._set_aside), None if noise is None else noise[some]
+                new = columns["y"][some], numbers[some], None if noise is None else noise[some]
                 kept = np.ones(len(self._far.rows), bool)
                 self._far = _changed(self._far, kept, X[some], *new, self.n_jobs)
 
@@ -153,7 +170,7 @@ class Living:
         """One index of the rows that are left, where there are several: for files, devices and a look at all rows."""
         from gpnn.engines.cpu.neighbors.segments import Segments
 
-        if not isinstance(self.index_, Segments):
+        if not isinstance(self.__dict__.get("index_"), Segments):
             return
         index, columns = self.index_.consolidated(self._build())
         index.order = columns["order"]

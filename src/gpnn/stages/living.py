@@ -15,7 +15,7 @@ from gpnn.stages.far import OUTSIDE
 from gpnn.stages.recalibration import UNCHANGED
 
 LEVEL = 0.9
-_WINDOW = 1000  # outcomes that count
+WINDOW = 1000  # outcomes that count
 _TRUST = 200  # as many outcomes as the calibration of `fit` counts for, to begin with
 _FEWEST_OUTSIDE = 50
 _ALARM, _FEWEST = 1.5, 200  # times the errors that `fit` promised, over so many outcomes at least
@@ -39,7 +39,7 @@ class Recent:
     n_seen: int = 0
 
     def after(self, ratios: Array, outside: NDArray[np.bool_]) -> Recent:
-        latest, flags = np.append(self.ratios, ratios)[-_WINDOW:], np.append(self.outside, outside)[-_WINDOW:]
+        latest, flags = np.append(self.ratios, ratios)[-WINDOW:], np.append(self.outside, outside)[-WINDOW:]
         return replace(self, ratios=latest, outside=flags, n_seen=self.n_seen + len(ratios))
 
     def followed(self) -> tuple[float, float]:
