@@ -25,7 +25,7 @@ from gpnn.engines.index import NeighborIndex
 from gpnn.regressor.explaining import Explaining
 from gpnn.regressor.living import Living
 from gpnn.regressor.noise import KnownNoise
-from gpnn.regressor.targets import SeveralTargets, several
+from gpnn.regressor.targets import SeveralTargets, same_rows, several
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.estimation import estimate_from_rows
@@ -194,6 +194,7 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, Distribution
         leave_out_suspects(self, X, y, queries, engine, rng, report, noise)
         weightless.number_rows_of(self, kept, report)
         self._n_seen = report["n"]
+        self.__dict__.pop("_leader", None)
         self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
         return self
 
@@ -311,7 +312,7 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, Distribution
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
         modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
         weights = None if noise is None else noise.weights
-        if (leader := self.__dict__.pop("_leader", None)) is not None:
+        if (leader := self.__dict__.get("_leader")) is not None:
             self._adopt(leader, y, weights, report)
             return []
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
@@ -362,6 +363,12 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, Distribution
     def _build_index(self, X, y, hidden, engine: Engine, rng, report, noise) -> Engine:
         """index_ over all rows but those hidden, and the engine that holds it."""
         self._set_aside = hidden
+        if (leader := self.__dict__.get("_leader")) is not None and same_rows(leader, len(X), hidden):
+            of_rows = None if noise is None else noise[leader.index_.order]
+            engine = engine.hold(leader.index_, self.whitener_.transform_y(y)[leader.index_.order], of_rows)
+            self.index_, self._y, self._noise = engine.index, engine.y, engine.noise
+            report |= {name: leader.fit_report_[name] for name in ("index", "recall")}
+            return engine
         rows = engine.whiten(self.whitener_, X, hidden, self._bar("whiten"))
         probes = rng.choice(len(rows), min(len(rows), _PROBES), replace=False)
         seed = int(rng.integers(2**31))

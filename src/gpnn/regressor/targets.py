@@ -128,6 +128,11 @@ def _adopting(model, leader) -> Any:
     return adopting
 
 
+def same_rows(leader, n: int, hidden) -> bool:
+    """Whether a fit to n rows, of which no prediction uses those hidden, predicts from the very rows of the leader."""
+    return len(hidden) == len(leader._set_aside) == 0 and n == len(leader._y)
+
+
 def several(y) -> Array | None:
     """y (n, k) as numbers, NaN where an entry is missing; None if it is one target."""
     if y is None or np.ndim(y) != 2 or np.shape(y)[1] < 2:
