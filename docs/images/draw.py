@@ -9,7 +9,12 @@ import matplotlib
 
 HERE = Path(__file__).parent
 matplotlib.use("Agg")
-GUIDE = {"plot_5_why.py": "why.png", "plot_6_known_noise.py": "known_noise.png", "plot_7_living.py": "living.png"}
+GUIDE = {
+    "plot_5_why.py": "why.png",
+    "plot_6_known_noise.py": "known_noise.png",
+    "plot_7_living.py": "living.png",
+    "plot_8_several_targets.py": "several_targets.png",
+}
 EXAMPLES = HERE.parent.parent / "examples"
 for example, picture in GUIDE.items():
     runpy.run_path(str(EXAMPLES / example))["figure"].savefig(HERE / picture, dpi=80, pil_kwargs={"optimize": True})
