@@ -10,7 +10,13 @@ import matplotlib
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
 README = {"plot_2_magnetic_map.py": "britain_magnetic.png"}
-GUIDE = {"plot_5_why.py": "why.png", "plot_6_known_noise.py": "known_noise.png", "plot_7_tomorrow.py": "tomorrow.png"}
+GUIDE = {
+    "plot_5_why.py": "why.png",
+    "plot_6_known_noise.py": "known_noise.png",
+    "plot_7_living.py": "living.png",
+    "plot_8_several_targets.py": "several_targets.png",
+    "plot_9_tomorrow.py": "tomorrow.png",
+}
 
 matplotlib.use("Agg")
 for example, picture in (GUIDE if "--guide" in sys.argv else GUIDE | README).items():

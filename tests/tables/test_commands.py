@@ -290,3 +290,14 @@ def test_nothing_to_explain(model_file, new, tmp_path, capsys):
     assert "size" in capsys.readouterr().err
     assert main(["explain", str(model_file), str(tmp_path / "gaps.csv"), "--drop-missing"]) == 0
     assert "1 of 50 rows were left out" in capsys.readouterr().err
+
+
+def test_update(model, model_file, make_frame, table, tmp_path, capsys):
+    out = tmp_path / "updated.gpnn"
+    assert main(["update", str(model_file), table, "--out", str(out), "--json", "--window", "420"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["new"], found["rows"]) == (50, 420)
+    later = TableModel.load(out)
+    assert later.regressor.kneighbors(later.read_inputs(table)).indices.min() >= 30  # the oldest are forgotten
+    assert main(["update", str(out), table, "--out", str(out)]) == 0
+    assert "50 rows learned, 470 in all" in capsys.readouterr().out

@@ -12,7 +12,7 @@ import numpy as np
 from gpnn import GPnnRegressor, Prediction
 from gpnn.cli import main
 
-def instant(self, X):  # so that what surrounds it is measured
+def instant(self, X, noise=None):  # so that what surrounds it is measured
     return Prediction(X["size"].to_numpy(), np.ones(len(X)))
 
 GPnnRegressor.predict_distribution = instant

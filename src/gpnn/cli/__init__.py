@@ -21,12 +21,14 @@ from gpnn.cli import (
     sample,
     serve,
     simulate,
-)  # fmt: skip
+    update,
+)
 from gpnn.common.errors import DeviceError, GPnnWarning, InvalidInputError, MissingExtraError
 
 # Each has add_to(commands), which sets the function to run.
 _COMMANDS = (
-    fit, predict, sample, map, evaluate, explain, report, recalibrate, inspect, serve, demo, simulate, datasets,
+    fit, predict, sample, map, evaluate, explain, report, recalibrate, update, inspect, serve, demo,
+    simulate, datasets,
 )  # fmt: skip
 
 

@@ -73,6 +73,8 @@ class ReferenceErrors(CPUErrors):
 class Reference(CPU):
     """The engine that the others are held to: of the neighbours that the index finds, each size is solved by itself."""
 
+    targets = None  # type: ignore[assignment]  # each by itself
+
     def describe(self) -> str:
         return "reference, " + super().describe().removeprefix("cpu, ")
 

@@ -33,6 +33,7 @@ from gpnn.files import container
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.far import LEVELS, Far, Member, Trend
+from gpnn.stages.living import Recent
 from gpnn.stages.mean import Constant, Linear
 from gpnn.stages.mixing import Mixture
 from gpnn.stages.recalibration import UNCHANGED
@@ -44,7 +45,7 @@ _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
-        Mixture, Trend, Noise,
+        Mixture, Trend, Noise, Recent,
     )
 }  # fmt: skip
 """All that a file may name."""
@@ -69,9 +70,18 @@ _LATER: dict[str, Any] = {
     "_factors": tuple[float, float],
     "_row_means": Array | None,
     "_noise": Noise | None,
+    "_recent": Recent | None,
+    "_n_seen": int,
     "_typical_noise": float | None,
 }
-_BEFORE = {"_far": None, "_factors": UNCHANGED, "_row_means": None, "_noise": None, "_typical_noise": None}
+_BEFORE = {
+    "_far": None,
+    "_factors": UNCHANGED,
+    "_row_means": None,
+    "_noise": None,
+    "_typical_noise": None,
+    "_recent": None,
+}
 """Files of earlier versions are without these; what their models do instead."""
 
 _DEEPEST = 50
@@ -93,9 +103,9 @@ def write(path: str | os.PathLike, regressor: GPnnRegressor, schema: dict | None
             "joblib.dump or skops.io.dump."
         )
     arrays: dict[str, NDArray] = {}
-    learned = {name: _encode(value, name, arrays) for name, value in vars(regressor).items() if _is_learned(name)}
-    settings = _settings(regressor, arrays)
-    content = {"gpnn": gpnn.__version__, "settings": settings, "learned": learned, "schema": _plain(schema)}
+    content = {"gpnn": gpnn.__version__, **_encode_model(regressor, "", arrays), "schema": _plain(schema)}
+    if targets := getattr(regressor, "targets_", ()):
+        content["targets"] = [_encode_model(one, f"targets_.{j}.", arrays) for j, one in enumerate(targets)]
     try:
         _restored(content, arrays)  # what could not be read is not written
     except container.MALFORMED as error:
@@ -129,8 +139,9 @@ def describe(path: str | os.PathLike) -> dict:
     content = header.content
     try:
         table = {name: {key: entry[key] for key in ("dtype", "shape")} for name, entry in content["arrays"].items()}
+        shown = content | (content["targets"][0] if "targets" in content else {})  # the first of several targets
         settings, learned = (
-            {name: _summary(node, table) for name, node in content[part].items()} for part in ("settings", "learned")
+            {name: _summary(node, table) for name, node in shown[part].items()} for part in ("settings", "learned")
         )
         return {
             "format": container.VERSION, "gpnn": content["gpnn"], "bytes": header.length, "settings": settings,
@@ -141,6 +152,16 @@ def describe(path: str | os.PathLike) -> dict:
 
 
 # --- from objects to JSON ---------------------------------------------------------------------------------------------
+
+
+def _encode_model(regressor: GPnnRegressor, place: str, arrays: dict[str, NDArray]) -> dict:
+    regressor._consolidate()
+    learned = {
+        name: _encode(value, place + name, arrays)
+        for name, value in vars(regressor).items()
+        if _is_learned(name) and name != "targets_"
+    }
+    return {"settings": _settings(regressor, arrays), "learned": learned}
 
 
 def _settings(regressor: GPnnRegressor, arrays: dict[str, NDArray]) -> dict:
@@ -158,7 +179,7 @@ def _settings(regressor: GPnnRegressor, arrays: dict[str, NDArray]) -> dict:
                 f"{name} = {value!r} cannot be kept in a model file. Predictions do not need it; the loaded model has "
                 f"the default, {default!r}. Set {name} again before you fit that one.",
                 GPnnWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     return kept
 
@@ -195,9 +216,16 @@ def _encode_array(array: NDArray, place: str, arrays: dict[str, NDArray]) -> dic
     stored = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     if stored.dtype.str not in container.DTYPES:
         raise _not_ours(array, place)
+    for known, other in arrays.items():
+        if stored.size and _same_memory(other, stored):  # targets share their rows
+            return {"type": "array", "value": known}
     name = place if place not in arrays else f"{place} ({len(arrays)})"  # keys may have dots in them
     arrays[name] = stored
     return {"type": "array", "value": name}
+
+
+def _same_memory(one: NDArray, other: NDArray) -> bool:
+    return (one.ctypes.data, one.shape, one.dtype) == (other.ctypes.data, other.shape, other.dtype)
 
 
 def _not_ours(value, place: str) -> InvalidInputError:
@@ -260,6 +288,8 @@ def _annotations(cls: type) -> tuple[dict, dict]:
 
 
 def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
+    if "targets" in content:
+        return _restored_targets(content, arrays)
     settings, learned = (
         {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
     )
@@ -271,7 +301,33 @@ def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
     learned |= {name: value for name, value in _BEFORE.items() if name not in learned}
     _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED | _LATER)
     model.__dict__.update(learned)
+    model.__dict__.setdefault("_n_seen", int(len(model._y) + len(model._set_aside)))
     _check_sizes(model)
+    return model
+
+
+def _restored_targets(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
+    """A model of several targets: those, and how they share their rows."""
+    settings, learned = (
+        {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
+    )
+    model = GPnnRegressor(**{name: value for name, value in settings.items() if name not in _NOT_KEPT})
+    check_settings(model)
+    targets = [
+        _restored({"settings": one["settings"], "learned": one["learned"]}, arrays) for one in content["targets"]
+    ]
+    wrong = learned.keys() - {"target_groups_", "n_features_in_", "feature_names_in_", "fit_report_"}
+    groups = learned["target_groups_"]
+    if wrong or sorted(j for group in groups for j in group) != list(range(len(targets))):
+        raise ValueError(f"targets in groups {groups!r:.40}")
+    if {one.n_features_in_ for one in targets} != {learned["n_features_in_"]}:
+        raise ValueError("targets of different columns")
+    for first, *others in groups:
+        for j in others:
+            leader, own = (targets[k].index_ for k in (first, j))
+            if type(own) is type(leader) and own._rows.strips is leader._rows.strips and own.order is leader.order:
+                targets[j].index_ = leader
+    model.__dict__.update(learned, targets_=targets)
     return model
 
 

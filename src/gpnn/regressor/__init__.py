@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from gpnn.common import metrics
 from gpnn.common.kernels import KERNELS, get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Prediction
@@ -23,7 +24,9 @@ from gpnn.engines import Engine, make_engine
 from gpnn.engines.index import NeighborIndex
 from gpnn.regressor.explaining import Explaining
 from gpnn.regressor.joint import JointLaws
+from gpnn.regressor.living import Living
 from gpnn.regressor.noise import KnownNoise
+from gpnn.regressor.targets import SeveralTargets, same_rows, several
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.estimation import estimate_from_rows
 from gpnn.stages.far import Far, answer, standard_quantile, warn_of_queries_outside
@@ -36,7 +39,7 @@ from gpnn.stages.mean import MEANS, add_mean, fit_mean, make_mean, means_at
 from gpnn.stages.near import Near
 from gpnn.stages.noise import check_new_noise, check_noise, known_noise, moments
 from gpnn.stages.recalibration import UNCHANGED, recalibrated, rescaled
-from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, settle
+from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, score, settle
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.suspects import Suspects, leave_out_suspects
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
@@ -49,7 +52,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(Explaining, KnownNoise, JointLaws):
+class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -79,6 +82,8 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
         them: `model.set_params(engine="gpu")`
     unbiased_mean : multiply means (in whitened units) by Γ = (σ_ξ² + mσ_f²)/(mσ_f²), which takes out the shrinkage
         towards the overall mean that remains as n → ∞
+    shared_metric : of several targets, y (n, k): True if all are to have one metric, False if each its own; "auto":
+        those for which held-out rows show no loss share one, which makes predictions of many as quick as of one
     batch_size : queries that one thread works on at a time; None bounds their memory at about 16 MiB
     n_jobs : threads; None for every core
     random_state : seed of all random choices; the same seed gives the same numbers, whatever n_jobs and batch_size
@@ -123,6 +128,7 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
         index: str | NeighborIndex = "auto",
         engine: str | Engine = "cpu",
         unbiased_mean: bool = False,
+        shared_metric: bool | str = "auto",
         batch_size: int | None = None,
         n_jobs: int | None = None,
         random_state=None,
@@ -146,6 +152,7 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
         self.index = index
         self.engine = engine
         self.unbiased_mean = unbiased_mean
+        self.shared_metric = shared_metric
         self.batch_size = batch_size
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -161,7 +168,8 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
         return cls(**(recipe | changes))
 
     def fit(self, X, y, groups=None, times=None, noise_variance=None, sample_weight=None) -> GPnnRegressor:
-        """Learn from X (n, d) and y (n,): arrays, or frames whose column names are then remembered.
+        """Learn from X (n, d) and y (n,), or several targets (n, k) with NaN for what is not known: arrays, or frames
+        whose column names are then remembered.
 
         groups (n,): labels, if queries will be of groups that no training row has, such as new patients. times (n,):
         numbers or dates, if they will come after the training rows. noise_variance (n,): what is known of each y's
@@ -171,6 +179,10 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
         for name in ("fit_report_", "recalibration_"):  # not fitted until this fit is complete
             self.__dict__.pop(name, None)
         check_settings(self)
+        if (targets := several(y)) is not None:
+            told = {"groups": groups, "times": times, "noise_variance": noise_variance, "sample_weight": sample_weight}
+            return self._fit_targets(X, targets, told)
+        self.__dict__.pop("targets_", None)
         X, y = check_training_data(self, X, y)
         queries = check_queries_to_come(self, len(X), groups, times)
         noise, weightless = check_noise(len(X), noise_variance, sample_weight)
@@ -182,6 +194,8 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         leave_out_suspects(self, X, y, queries, engine, rng, report, noise)
         weightless.number_rows_of(self, kept, report)
+        self._n_seen = report["n"]
+        self.__dict__.pop("_leader", None)
         self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
         return self
 
@@ -208,7 +222,7 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
             verdict = self._calibrate(X, y, holdout, folds, engine, rng, report, noise)
             self._noise = None if engine.noise is None else engine.noise.scaled(self.alpha_)
             engine = engine if noise is None else self._holding_engine()
-        self._factors = UNCHANGED
+        self._factors, self._recent, self._n_seen = UNCHANGED, None, n
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
             self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report, noise)
@@ -217,6 +231,9 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
                 noise = None if noise is None else noise.scaled(self.alpha_)
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report, noise)
         suspects.number_rows_of(self, kept)
+        if len(verdict.rows):
+            outcome = self.whitener_.transform_y(y[verdict.rows])
+            report["judged"] = score(metrics.rmse(outcome, verdict.law), metrics.nll(outcome, verdict.law))
         return self._in_units_of_y(X[verdict.rows], verdict.law)
 
     def predict_distribution(self, X, noise_variance=None, joint: bool = False):
@@ -224,6 +241,8 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
 
         noise_variance (q,), or one number: what is known of the noise of y*, if the model was fitted with some; by
         default as much as the training rows have."""
+        if "targets_" in self.__dict__ and not joint:
+            return self._laws(X, noise_variance)
         check_is_fitted(self)
         if joint:
             return self._joint_law(X)
@@ -241,6 +260,7 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
         X = check_new_rows(self, X)
         law, _ = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
         self._factors, self.shape_, self.recalibration_ = recalibrated(self._factors, self.shape_, y, law)
+        self._recent = None
         return self
 
     def predictor(self) -> Callable[[Array], tuple[Array, Array]]:
@@ -297,6 +317,9 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
         modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
         weights = None if noise is None else noise.weights
+        if (leader := self.__dict__.get("_leader")) is not None:
+            self._adopt(leader, y, weights, report)
+            return []
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
@@ -345,6 +368,12 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
     def _build_index(self, X, y, hidden, engine: Engine, rng, report, noise) -> Engine:
         """index_ over all rows but those hidden, and the engine that holds it."""
         self._set_aside = hidden
+        if (leader := self.__dict__.get("_leader")) is not None and same_rows(leader, len(X), hidden):
+            of_rows = None if noise is None else noise[leader.index_.order]
+            engine = engine.hold(leader.index_, self.whitener_.transform_y(y)[leader.index_.order], of_rows)
+            self.index_, self._y, self._noise = engine.index, engine.y, engine.noise
+            report |= {name: leader.fit_report_[name] for name in ("index", "recall")}
+            return engine
         rows = engine.whiten(self.whitener_, X, hidden, self._bar("whiten"))
         probes = rng.choice(len(rows), min(len(rows), _PROBES), replace=False)
         seed = int(rng.integers(2**31))
@@ -391,7 +420,12 @@ class GPnnRegressor(Explaining, KnownNoise, JointLaws):
         return make_engine(self.engine, self.n_jobs, self.batch_size)
 
     def _holding_engine(self) -> Engine:
-        return self._make_engine().hold(self.index_, self._y, self._noise)
+        if "targets_" in self.__dict__:
+            raise self._ask_one()
+        engine = self._make_engine()
+        if not getattr(engine, "searches_segments", False):
+            self._consolidate()
+        return engine.hold(self.index_, self._y, self._noise)
 
     def _near(self) -> Near:
         fitted = self.whitener_, get_kernel(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale

@@ -28,6 +28,8 @@ _GRID = 20
 
 
 class Explaining:
+    _row_means: Array | None
+
     def kneighbors(self: Any, X) -> Neighbors:
         """The training rows (numbers as in `fit`) that a prediction at each row of X uses, and their distances in the
         learned metric. Rows set aside for calibration are never among them."""
@@ -45,13 +47,14 @@ class Explaining:
         return self._explain(check_new_rows(self, X))
 
     def _explain(self: Any, X: Array) -> Explanation:
+        engine = self._holding_engine()
         constant = self.mean_.value if isinstance(self.mean_, Constant) else None
         if constant is None and self._row_means is None:
             raise InvalidInputError(
                 "This model was fitted by a version of gpnn that did not keep the mean function at its rows, without "
                 "which weights cannot be told from offsets. Fit again."
             )
-        engine, y_std = self._holding_engine(), self.whitener_.y_std
+        y_std = self.whitener_.y_std
         found = explained(self._near(), self._far, engine, X, self._numbered, y_std, self._row_means)
         offset, level = found.offset + self.mean_.predict(X), constant or 0.0
         return replace(found, y=found.y + level, offset=offset - level * found.weights.sum(axis=1))
@@ -60,7 +63,9 @@ class Explaining:
         """Which of the predictions at X (q, d) the training rows (numbers as in `fit`) move, and how far each moves
         when that row's y moves by one."""
         rows = np.unique(np.atleast_1d(np.asarray(rows)))
-        n = self.fit_report_["n"] if hasattr(self, "fit_report_") else 0
+        check_is_fitted(self)
+        self._holding_engine()  # which several targets do not have
+        n = self._n_seen
         if rows.dtype.kind not in "iu" or (len(rows) and not 0 <= rows[0] <= rows[-1] < max(n, 1)):
             raise InvalidInputError(
                 f"rows = {listed([str(row) for row in rows])} must be numbers of training rows, 0 to {n - 1:,}, as "
@@ -72,6 +77,7 @@ class Explaining:
         """Which columns tell rows apart: the share of each in the squared distance of two random training rows in the
         learned metric, and where that lies with probability 95 %."""
         check_is_fitted(self)
+        self._consolidate()
         names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
         return relevance(self._near(), self._holding_engine(), names)
 

@@ -104,6 +104,10 @@ class JointLaws(DistributionRegressor):
 
     def _law_and_near(self, X) -> tuple[Prediction, Listening]:
         check_is_fitted(self)
+        if "targets_" in vars(self):
+            raise InvalidInputError(
+                "Laws of many rows together are for one target at a time, here: targets_[j].sample_y(X), and so on."
+            )
         engine = self._holding_engine()
         if engine.noise is not None:
             raise InvalidInputError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpnn.common.types import Array
 
 
@@ -22,17 +24,34 @@ class KnownNoise:
 
     def predict_interval(self: Any, X, coverage: float = 0.9, noise_variance=None) -> tuple[Array, Array]:
         """Lower and upper ends (q,) of the central interval that holds y* with probability `coverage`."""
-        return self._interval(self.predict_distribution(X, noise_variance), coverage)
+        law = self.predict_distribution(X, noise_variance)
+        if law.mean.ndim == 1:
+            return self._interval(law, coverage)
+        ends = [model._interval(self._of_target(law, j), coverage) for j, model in enumerate(self.targets_)]
+        lower, upper = (np.stack(of, axis=1) for of in zip(*ends, strict=True))
+        return lower, upper
 
     def predict_quantiles(self: Any, X, q, noise_variance=None) -> Array:
-        """Quantiles of y* of the orders q (k,): one column each (n, k), never crossing."""
-        return self._quantiles(self.predict_distribution(X, noise_variance), q)
+        """Quantiles of y* of the orders q (l,): one column each (n, l), never crossing; (n, k, l) of k targets."""
+        law = self.predict_distribution(X, noise_variance)
+        if law.mean.ndim == 1:
+            return self._quantiles(law, q)
+        return np.stack([model._quantiles(self._of_target(law, j), q) for j, model in enumerate(self.targets_)], axis=1)
 
-    def evaluate(self: Any, X, y, units: str = "whitened", noise_variance=None) -> dict[str, float]:
+    def evaluate(self: Any, X, y, units: str = "whitened", noise_variance=None) -> dict[str, Any]:
         """The paper's metrics and a few more on test rows.
 
         As in the paper, "rmse", "nll" and "crps" are for y scaled to mean 0 and variance 1 by the training rows;
         units="y" gives them in the units of y. "coverage_90" is that of `predict_interval`; `diagnose` looks closer.
+        Of several targets, each is a list.
         """
         self._check_units(units)
-        return self._scores(y, self.predict_distribution(X, noise_variance), units)
+        law = self.predict_distribution(X, noise_variance)
+        if law.mean.ndim == 1:
+            return self._scores(y, law, units)
+        y = np.asarray(y, dtype=float)
+        each = []
+        for j, model in enumerate(self.targets_):
+            known = ~np.isnan(y[:, j])
+            each.append(model._scores(y[known, j], self._of_target(law, j)[known], units))
+        return {name: [scores[name] for scores in each] for name in each[0]}

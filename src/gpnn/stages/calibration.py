@@ -19,10 +19,7 @@ _SURPRISED = 0.01
 """One row in a hundred is taken to err like any other, however sure its neighbours are: held-out rows may have been
 lucky, and a variance that is far too small costs more than one that is somewhat too large."""
 _WORTH_IT = 0.005  # nats; less is noise
-_STEPS, _LEAST = (
-    8,
-    1e-6,
-)  # of α beside noise that is known: where that explains all, hardly anything is left to the model
+_STEPS, _LEAST, _BEGUN = 12, 1e-6, 100  # of α beside noise that is known; rows that it begins with
 
 
 def variance_factor(y: Array, prediction: Prediction) -> float:
@@ -114,13 +111,15 @@ def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibratio
 
 
 def factor_beside(squared_errors: Array, variance: Array, known: Array) -> float:
-    """α for which the mean of e²/(αv + known) is 1: Newton's steps for its inverse, which is nearly linear in α."""
+    """α of the highest likelihood for variances αv + known, by Fisher's scoring. Rows whose noise is known to be large
+    say little of it: so it begins as if some rows without any had shown that it is 1."""
     alpha = float(np.mean(squared_errors) / np.mean(variance))
     for _ in range(_STEPS):
         total = alpha * variance + known
-        z_squared = float(np.mean(squared_errors / total))
-        slope = float(np.mean(squared_errors * variance / total**2)) / max(z_squared, 1e-300) ** 2
-        alpha = max(alpha + (1 - 1 / max(z_squared, 1e-300)) / max(slope, 1e-300), _LEAST)
+        share = variance / total
+        slope = float(np.sum(share * (squared_errors / total - 1))) + _BEGUN * (1 / alpha - 1) / alpha
+        step = slope / (float(np.sum(share**2)) + _BEGUN / alpha**2)
+        alpha = min(max(alpha + step, alpha / 10, _LEAST), 10 * alpha + _LEAST)
     return alpha
 
 

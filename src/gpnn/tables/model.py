@@ -159,13 +159,13 @@ class TableModel(JointTables):
     def _known_rows(self, table, missing: str | None) -> tuple[pd.DataFrame, Array, dict[str, Array]]:
         """Also what is known of their noise, as the regressor takes it."""
         table, missing = self._prepare(table, missing, [self.target])
-        beside = [] if self.noise is None or self.noise not in table.types else [self.noise]
+        beside = [name for name in (self.noise, self.weight) if name is not None and name in table.types]
         rows = _read(table, self.encoder, self.target, missing, table.n_rows, beside=beside)
         if missing == "impute":
             self.encoder.impute(rows.X)
         warn_of_unknown(rows.unknown)
-        noise = {"noise_variance": rows.beside[beside[0]]} if beside else {}
-        return _named(rows.X, self.encoder), rows.y, noise
+        arguments = {self.noise: "noise_variance", self.weight: "sample_weight"}
+        return _named(rows.X, self.encoder), rows.y, {arguments[name]: rows.beside[name] for name in beside}
 
     def evaluate(self, table, missing: str | None = None, units: str = "y") -> dict[str, float | None]:
         """The scores of `GPnnRegressor.evaluate`, the number of rows they are of, and "outside_support": the share of
@@ -173,6 +173,7 @@ class TableModel(JointTables):
         if units not in ("y", "whitened"):
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'y' or 'whitened' (the paper's).")
         X, y, noise = self._some_rows(table, missing, "evaluate on")
+        noise.pop("sample_weight", None)
         with _in_our_words():
             law = self.regressor.predict_distribution(X, noise.get("noise_variance"))
         scores: dict[str, float | None] = {"rows": len(y), **self.regressor._scores(y, law, units)}
@@ -184,7 +185,14 @@ class TableModel(JointTables):
         """Itself, its variances and the shape of its errors corrected by rows whose target is known. What was learned
         stays; `regressor.recalibration_` says what changed."""
         X, y, noise = self._some_rows(table, missing, "recalibrate on")
+        noise.pop("sample_weight", None)
         self.regressor.recalibrate(X, y, **noise)
+        return self
+
+    def partial_fit(self, table, missing: str | None = None, window: int | None = None) -> TableModel:
+        """Itself, with the rows of the table learned too; see `GPnnRegressor.partial_fit`. Rules for columns stay."""
+        X, y, told = self._some_rows(table, missing, "learn from")
+        self.regressor.partial_fit(X, y, window=window, **told)
         return self
 
     def explain(self, table, missing: str | None = None):

@@ -15,7 +15,7 @@ from gpnn.engines.cpu.joint import CPUErrors
 from gpnn.engines.cpu.learner import CPULearner
 from gpnn.engines.cpu.neighbors import NeighborIndex, make_index, nearest_others, recall
 from gpnn.engines.cpu.neighbors.cells import Rows
-from gpnn.engines.cpu.solver import solve_path
+from gpnn.engines.cpu.solver import solve_path, solve_targets
 from gpnn.engines.local import LocalSolution, Noise
 from gpnn.engines.parallel import for_each_block, n_threads
 
@@ -30,6 +30,7 @@ class CPU:
     index: NeighborIndex
     y: Array
     noise: Noise | None
+    searches_segments = True
 
     def __init__(self, n_jobs: int | None = None, batch_size: int | None = None):
         self.n_jobs, self.batch_size = n_jobs, batch_size
@@ -128,6 +129,32 @@ class CPU:
             innovations[part] = solution.innovations[:, :kept]
 
         for_each_block(predict, len(X_star), self._queries_per_block(X_star, m), self.n_jobs, progress)
+        return LocalSolution(mean, variance, jitter, innovations)
+
+    def targets(
+        self,
+        X_star: NDArray[np.float32],
+        n_neighbors: int,
+        kernel: Kernel,
+        params: Hyperparameters,
+        Y: Array,
+        n_innovations: int,
+        progress: Any = None,
+    ) -> LocalSolution:
+        """Laws of several targets Y (n, k), in the order of the index, from one search and one factor: means (q, k),
+        variances (q, 1), innovations (q, k, n_innovations)."""
+        kept = min(n_neighbors, n_innovations)
+        mean, variance = np.empty((len(X_star), Y.shape[1])), np.empty((len(X_star), 1))
+        jitter, innovations = np.empty(len(X_star)), np.empty((len(X_star), Y.shape[1], kept))
+
+        def predict(part: slice) -> None:
+            found = self.index.query(X_star[part], n_neighbors).indices
+            noise = None if self.noise is None else self.noise[found].variance(params)
+            points = self.index.points(found)
+            solution = solve_targets(X_star[part], points, found, Y, kernel, params, kept, noise)
+            mean[part], variance[part], jitter[part], innovations[part] = solution
+
+        for_each_block(predict, len(X_star), self._queries_per_block(X_star, n_neighbors), self.n_jobs, progress)
         return LocalSolution(mean, variance, jitter, innovations)
 
     def _solve(self, X_star, neighbors: NDArray, kernel: Kernel, params: Hyperparameters, sizes) -> LocalSolution:

@@ -26,6 +26,7 @@ from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.compiled import aligned, inline, jit
 from gpnn.engines.compiled.cholesky import factor, solve_transposed
+from gpnn.engines.compiled.cholesky import solve as solve_right
 from gpnn.engines.compiled.covariance import KERNEL_TAGS, covariance
 from gpnn.engines.compiled.vectors import LANES, fma, like, load, store
 from gpnn.engines.local import EPSILON, JITTERS, LOWEST_PIVOT, ROUNDING, TOLERANCE, LocalSolution
@@ -246,21 +247,118 @@ def solve_path(
         )  # fmt: skip
 
     attempt(np.float32, np.ones(queries, dtype=bool))
-    variance = params.kernel_variance * shrinkage[:, -1] + params.noise_variance
+    _again_where_inaccurate(attempt, errors, shrinkage[:, -1], jitter, kernel, params)
+    innovations /= params.kernel_variance
+    return LocalSolution(mean, params.kernel_variance * shrinkage + params.noise_variance, jitter, innovations)
+
+
+@jit
+def _solve_targets_block(
+    kernel_tag, X_star, neighbors, numbers, Y, inverse_lengthscale, ratio, mask, A, z, g, lanes, B, sizes, mean,
+    shrinkage, innovations, errors,
+):  # fmt: skip
+    """`_solve_block` for several targets: columns of Y (n, k), of which each query has the rows `numbers` (q, m). The
+    factor is made once. mean (q, k), shrinkage (q,), innovations (q, k, kept)."""
+    m, k = neighbors.shape[1], Y.shape[1]
+    kept = innovations.shape[2]
+    n_strips = -(-m // lanes)
+    stride = n_strips * lanes * lanes
+    right = n_strips * stride
+    n_right = -(-k // lanes)
+    y = np.empty(m)
+    one_mean = np.empty(1)
+    one_shrinkage = np.empty(1)
+    first = np.empty(m)
+    for q in range(len(X_star)):
+        if not mask[q]:
+            continue
+        spread = 0.0
+        for i in range(m):
+            y[i] = Y[numbers[q, i], 0]
+        errors[0, q], errors[1, q] = _solve_one(
+            kernel_tag, X_star[q], neighbors[q], y, inverse_lengthscale, ratio[q], A, z, g, lanes,
+            sizes, one_mean, one_shrinkage, first,
+        )  # fmt: skip
+        shrinkage[q] = one_shrinkage[0]
+        if not np.isfinite(one_shrinkage[0]):
+            continue
+        zero = like(load(A, 0), 0.0)
+        for strip in range(n_right):
+            for i in range(n_strips * lanes):
+                store(B, strip * stride + i * lanes, zero)
+            for lane in range(min(lanes, k - strip * lanes)):
+                for i in range(m):
+                    B[strip * stride + i * lanes + lane] = Y[numbers[q, i], strip * lanes + lane]
+        solve_right(A, n_strips, lanes, stride, B, n_right)
+        largest = 0.0
+        for t in range(k):
+            at = (t // lanes) * stride + t % lanes
+            precision = 1.0
+            product = 0.0
+            for i in range(m):
+                a = np.float64(A[right + i * lanes])
+                b = np.float64(B[at + i * lanes])
+                surprise = b - a * product / precision
+                if i < kept:
+                    innovations[q, t, i] = surprise * surprise * precision / (precision + a * a)
+                precision += a * a
+                product += a * b
+                largest = max(largest, abs(Y[numbers[q, i], t]))
+            mean[q, t] = product / precision
+        for i in range(m):
+            spread = max(spread, abs(y[i]))
+        if A.itemsize == 4:  # estimated for the first target; the others are as large, or this much larger
+            errors[0, q] *= max(1.0, largest / max(spread, 1e-30))
+
+
+def solve_targets(
+    X_star: Array,
+    neighbors: Array,
+    numbers: NDArray,
+    Y: Array,
+    kernel: Kernel,
+    params: Hyperparameters,
+    n_innovations: int,
+    noise: Array | None = None,
+) -> LocalSolution:
+    """Means (q, k) of several targets Y (n, k), all with one variance (q, 1), from rows `numbers` (q, m) that lie at
+    `neighbors` (q, m, d): one factor for all. Innovations (q, k, n_innovations)."""
+    queries, m, d = neighbors.shape
+    k = Y.shape[1]
+    mean, shrinkage, innovations = np.zeros((queries, k)), np.zeros(queries), np.zeros((queries, k, n_innovations))
+    jitter, errors = np.zeros(queries), np.zeros((2, queries))
+    ratios = _ratios(params, noise, (queries, m))
+
+    def attempt(dtype, mask, extra=0.0):
+        *scratch, lanes = _scratch(m, d, dtype)
+        padded = -(-m // lanes) * lanes
+        _solve_targets_block(
+            KERNEL_TAGS[kernel.name], *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), numbers, Y,
+            _inverse(params.lengthscale, d, dtype), (ratios + extra).astype(dtype), mask, *scratch, lanes,
+            aligned(-(-k // lanes) * lanes * padded, dtype), np.array([m]), mean, shrinkage, innovations, errors,
+        )  # fmt: skip
+
+    attempt(np.float32, np.ones(queries, dtype=bool))
+    _again_where_inaccurate(attempt, errors, shrinkage, jitter, kernel, params)
+    variance = params.kernel_variance * shrinkage[:, None] + params.noise_variance
+    return LocalSolution(mean, variance, jitter, innovations / params.kernel_variance)
+
+
+def _again_where_inaccurate(attempt, errors, shrinkage, jitter, kernel: Kernel, params: Hyperparameters) -> None:
+    """In float64, and where that is singular with jitter."""
+    variance = params.kernel_variance * shrinkage + params.noise_variance
     for_mean, for_variance = (TOLERANCE / factor for factor in ROUNDING[kernel.name])
     accurate = errors[0] <= for_mean * np.sqrt(variance)
     accurate &= params.kernel_variance * errors[1] <= for_variance * variance
     failed = ~accurate  # comparisons with NaN are False
     for extra in JITTERS:
         if not failed.any():
-            break
+            return
         jitter[failed] = extra
         attempt(np.float64, failed, extra)
-        failed = np.isnan(shrinkage[:, -1])
+        failed = np.isnan(shrinkage)
     if failed.any():
         raise np.linalg.LinAlgError("a local covariance matrix is not positive definite, even with jitter")
-    innovations /= params.kernel_variance
-    return LocalSolution(mean, params.kernel_variance * shrinkage + params.noise_variance, jitter, innovations)
 
 
 def _inverse(lengthscale, d: int, dtype) -> Array:

@@ -112,6 +112,7 @@ def _support(model: DistributionRegressor, y: Array, law: Prediction) -> Support
 
 def _fit_record(model: GPnnRegressor, X) -> FitRecord:
     X = check_new_rows(model, X)
+    model._consolidate()
     report, params, settings = model.fit_report_, model.params_, model.get_params(deep=False)
     lengthscale = float(np.mean(params.lengthscale))
     names = getattr(model, "feature_names_in_", [f"column {k}" for k in range(X.shape[1])])

@@ -23,7 +23,7 @@ from gpnn.engines.parallel import blocks
 
 STRIP = 16
 _GROUP = 4 * STRIP  # rows that `scan` compares at a time
-_NONE = np.uint64(2**64 - 1)  # the key of no row
+NONE = np.uint64(2**64 - 1)  # the key of no row
 
 
 def row_numbers(n: int) -> NDArray[np.integer]:
@@ -93,9 +93,13 @@ class Rows:
 
     def nearest(self, X: Array, n_neighbors: int) -> Neighbors:
         """The exact nearest rows, by comparing every row with every query."""
+        return sorted_neighbors(self.nearer(X, n_neighbors, everywhere(len(X))), n_neighbors)
+
+    def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
+        """Keys of the nearest rows among those nearer than the bounds (q,), which are squared distances."""
         keys = new_keys(len(X), n_neighbors)
-        _scan_all(self.strips.reshape(-1), self.n, np.ascontiguousarray(X, np.float32), keys, n_neighbors)
-        return sorted_neighbors(keys, n_neighbors)
+        _scan_all(self.strips.reshape(-1), self.n, np.ascontiguousarray(X, np.float32), keys, n_neighbors, bounds)
+        return keys
 
 
 class StoredIndex:
@@ -125,6 +129,14 @@ class StoredIndex:
         if self.order.shape != (self._rows.n,):
             raise InvalidInputError(f"The order of {self._rows.n} rows has the shape {self.order.shape}.")
 
+    def query(self, X: Array, n_neighbors: int) -> Neighbors:
+        """As `NeighborIndex` says."""
+        return sorted_neighbors(self.nearer(X, n_neighbors, everywhere(len(X))), n_neighbors)
+
+    def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
+        """Keys of the nearest rows among those nearer than the bounds (q,), squared distances; in no order."""
+        raise NotImplementedError
+
     def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
         return self._rows.take(indices)
 
@@ -141,16 +153,27 @@ class StoredIndex:
         return index
 
 
+def everywhere(n_queries: int) -> NDArray[np.float32]:
+    """No bounds."""
+    return np.full(n_queries, np.inf, np.float32)
+
+
 def new_keys(n_queries: int, n_neighbors: int) -> NDArray[np.uint64]:
     """Room for each query's candidates: enough that shrinking them back to n_neighbors is rare."""
     return np.empty((n_queries, 2 * n_neighbors + 2 * _GROUP), np.uint64)
 
 
-def sorted_neighbors(keys: NDArray[np.uint64], n_neighbors: int) -> Neighbors:
-    keys.partition(n_neighbors - 1, axis=1)
-    nearest = keys[:, :n_neighbors]
+def smallest(keys: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
+    """The n smallest of each line, sorted."""
+    keys.partition(n - 1, axis=1)
+    nearest = keys[:, :n]
     nearest.sort(axis=1)
-    if nearest.size and nearest[:, -1].max() == _NONE:
+    return nearest
+
+
+def sorted_neighbors(keys: NDArray[np.uint64], n_neighbors: int) -> Neighbors:
+    nearest = smallest(keys, n_neighbors)
+    if nearest.size and nearest[:, -1].max() == NONE:
         raise InvalidInputError(f"The index holds, or looked at, fewer than {n_neighbors} rows. Ask for fewer.")
     squared = (nearest >> np.uint64(32)).astype(np.uint32).view(np.float32)
     return Neighbors((nearest & np.uint64(0xFFFFFFFF)).astype(np.int64), np.sqrt(squared))
@@ -264,12 +287,12 @@ def _shrink(keys, count, n_neighbors):
 
 
 @jit
-def _scan_all(strips, n, queries, keys, n_neighbors):
+def _scan_all(strips, n, queries, keys, n_neighbors, limits):
     n_queries, d = queries.shape
     scratch = np.empty(_GROUP, np.float32)
     bits = scratch.view(np.uint32)
     counts = np.zeros(n_queries, np.int64)
-    bounds = np.full(n_queries, np.inf, np.float32)
+    bounds = limits.copy()
     cached = max(_GROUP, 65536 // d // _GROUP * _GROUP)  # rows that stay in cache while the queries pass over them
     for start in range(0, n, cached):
         stop = min(n, start + cached)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gpnn.common.types import Array, Neighbors
+import numpy as np
+from numpy.typing import NDArray
+
+from gpnn.common.types import Array
 from gpnn.engines.cpu.neighbors.cells import StoredIndex, row_numbers
 
 
@@ -16,5 +19,5 @@ class Flat(StoredIndex):
     def _arrange(self, rows, n_jobs, seed, progress) -> None:
         self.order = row_numbers(len(rows))
 
-    def query(self, X: Array, n_neighbors: int) -> Neighbors:
-        return self.exact_query(X, n_neighbors)
+    def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
+        return self._rows.nearer(X, n_neighbors, bounds)

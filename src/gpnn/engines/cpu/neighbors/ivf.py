@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpnn.common.errors import InvalidInputError
-from gpnn.common.types import Array, Neighbors
+from gpnn.common.types import Array
 from gpnn.engines.compiled import jit
 from gpnn.engines.compiled.vectors import fma, like, load16, store, where_less
 from gpnn.engines.cpu.neighbors.cells import (
@@ -19,7 +19,6 @@ from gpnn.engines.cpu.neighbors.cells import (
     new_keys,
     row_numbers,
     scan,
-    sorted_neighbors,
 )
 from gpnn.engines.parallel import for_each_block, progress_bar
 
@@ -79,12 +78,12 @@ class IVF(StoredIndex):
         if starts[0] != 0 or starts[-1] != self._rows.n or (starts[1:] < starts[:-1]).any():
             raise InvalidInputError(f"The cells do not cover the {self._rows.n} rows one after the other.")
 
-    def query(self, X: Array, n_neighbors: int) -> Neighbors:
+    def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
         keys = new_keys(len(X), n_neighbors)
         cells = self._centres.nearest(X, self.n_probed).indices
         _search(self._rows.strips.reshape(-1), self._starts, cells,
-                np.ascontiguousarray(X, np.float32), keys, n_neighbors)  # fmt: skip
-        return sorted_neighbors(keys, n_neighbors)
+                np.ascontiguousarray(X, np.float32), keys, n_neighbors, bounds)  # fmt: skip
+        return keys
 
     def stretched(self, factors: NDArray[np.float32]) -> Self:
         index = super().stretched(factors)
@@ -213,13 +212,13 @@ def _permute(rows, order):
 
 
 @jit
-def _search(strips, starts, cells, queries, keys, n_neighbors):
+def _search(strips, starts, cells, queries, keys, n_neighbors, bounds):
     n_queries, d = queries.shape
     scratch = np.empty(64, np.float32)
     bits = scratch.view(np.uint32)
     for q in range(n_queries):
         count = 0
-        bound = np.float32(np.inf)
+        bound = bounds[q]
         for cell in cells[q]:
             count, bound = scan(strips, d, starts[cell], starts[cell + 1], queries[q], keys[q], count, n_neighbors,
                                 bound, scratch, bits)  # fmt: skip

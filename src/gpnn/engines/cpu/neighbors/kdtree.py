@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from numba import float32, uint32, uint64
+from numba import uint32, uint64
 from numpy.typing import NDArray
 
 from gpnn.common.errors import InvalidInputError
-from gpnn.common.types import Array, Neighbors
+from gpnn.common.types import Array
 from gpnn.engines.compiled import inline, jit
 from gpnn.engines.compiled.vectors import fma, like, load16, mask_below, maximum, store, trailing_zeros
 from gpnn.engines.cpu.neighbors.cells import (
@@ -20,7 +20,6 @@ from gpnn.engines.cpu.neighbors.cells import (
     row_numbers,
     scan,
     sort,
-    sorted_neighbors,
 )
 from gpnn.engines.parallel import for_each_block, n_threads, progress_bar
 
@@ -73,11 +72,11 @@ class KDTree(StoredIndex):
         if self._boxes.shape != (self._starts[-1], 2, self._rows.d, STRIP):
             raise InvalidInputError(f"A tree of depth {self._depth} cannot have boxes {self._boxes.shape}.")
 
-    def query(self, X: Array, n_neighbors: int) -> Neighbors:
+    def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
         keys = new_keys(len(X), n_neighbors)
         _search(self._rows.strips.reshape(-1), self._rows.n, self._depth, self._starts, self._boxes,
-                np.ascontiguousarray(X, np.float32), keys, n_neighbors, np.float32(self.slack))  # fmt: skip
-        return sorted_neighbors(keys, n_neighbors)
+                np.ascontiguousarray(X, np.float32), keys, n_neighbors, np.float32(self.slack), bounds)  # fmt: skip
+        return keys
 
     def subtrees(self, fewest_rows: int, most: int) -> tuple[NDArray[np.int64], NDArray, NDArray]:
         """The tree cut into cells: where their rows begin (c + 1,), and their boxes' lowest and highest values (c, d).
@@ -220,7 +219,7 @@ def _make_boxes(rows: NDArray[np.float32], depth: int, starts: NDArray[np.int64]
 
 
 @jit
-def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack):
+def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack, bounds):
     n_queries, d = queries.shape
     last = len(starts) - 2
     children_of_root = (uint64(1) << uint64(1 << _root_bits(depth))) - uint64(1)
@@ -231,7 +230,7 @@ def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack):
     stack = np.empty(STRIP * _LEVELS, np.uint64)
     for q in range(n_queries):
         query = queries[q]
-        bound = float32(np.inf)
+        bound = bounds[q]
         count = 0
         stack[0] = 0
         top = 1

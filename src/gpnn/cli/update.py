@@ -1,0 +1,51 @@
+"""gpnn update: rows that came since, learned without a refit, and old ones forgotten."""
+
+import argparse
+import json
+from pathlib import Path
+
+from gpnn.cli.arguments import add_engine, add_missing, whole_number
+from gpnn.files.whole import check_folder
+
+
+def add_to(commands) -> None:
+    parser = commands.add_parser(
+        "update",
+        help="learn new rows without a refit",
+        description="A new model file that predicts from the rows of a table too. Kernel and metric stay what they "
+        "were; each new row is predicted before it is learned, and intervals follow how that went.",
+    )
+    add = parser.add_argument
+    add("model", type=Path, help="what gpnn fit wrote")
+    add("table", type=Path, help="the new rows, with their target")
+    add("--out", required=True, type=Path, metavar="FILE", help="where the new model goes; may be the old one")
+    add("--window", type=whole_number(1), metavar="N", help="keep the newest N rows, and forget all others")
+    add_missing(parser)
+    add_engine(parser)
+    add("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    from gpnn.tables import TableModel
+
+    check_folder(args.out)
+    model = TableModel.load(args.model)
+    regressor = model.regressor
+    settings = {name: getattr(regressor, name) for name in ("n_jobs", "verbose")}
+    before = regressor._n_seen
+    regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=1)
+    model.partial_fit(args.table, args.missing, args.window)
+    regressor.set_params(**settings)  # the others were for this run
+    model.save(args.out)
+    found = {
+        "out": str(args.out), "new": regressor._n_seen - before, "rows": regressor._n_left,
+        "factor": regressor._factors[0], "alarm": regressor.alarm_,
+    }  # fmt: skip
+    if args.json:
+        print(json.dumps(found))
+        return
+    print(
+        f"{found['new']:,} rows learned, {found['rows']:,} in all; variances are now {found['factor']:.3g} times those"
+    )
+    print("of the fit. " + ("Errors have outgrown it: fit again." if found["alarm"] else "No alarm."))
