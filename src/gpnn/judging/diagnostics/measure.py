@@ -16,7 +16,7 @@ from gpnn.common.reliability import inside
 from gpnn.common.types import Array, Prediction
 from gpnn.engines import make_engine
 from gpnn.judging.diagnostics.findings import findings, verdict
-from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord, Support, SupportPart
+from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord, Map, Support, SupportPart
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import interval
 from gpnn.stages.contract import DistributionRegressor
@@ -27,6 +27,7 @@ from gpnn.theory import limits
 
 _PROBES = 1000  # rows whose nearest neighbour is looked at
 _FAR = 3.0  # times the distance that 99 % of training rows keep to their nearest
+_CELLS = 40  # along each side of a map
 _NEAR = 0.1  # lengthscales; nothing within is far
 _SUPPORTS = (0.0, OUTSIDE, 0.1, 0.5, 1.0)
 _OF_THE_MOMENT = ("n_jobs", "verbose")  # settings that change no number, and may have changed since the fit
@@ -63,6 +64,7 @@ def diagnose(model: DistributionRegressor, X, y, *, target: str | None = None) -
         cloud=Cloud.of(y, law.mean),
         fit=_fit_record(model, X) if isinstance(model, GPnnRegressor) else None,
         support=_support(model, y, law),
+        map=_map(model, X) if isinstance(model, GPnnRegressor) and model.n_features_in_ == 2 else None,
         predict_seconds=seconds,
         created=now(),
         machine=machine(),
@@ -79,6 +81,16 @@ def importances(whitener: Whitener, X: Array) -> Array:
     """
     strength = np.abs(whitener.x_map) if whitener.x_map.ndim == 1 else np.linalg.norm(whitener.x_map, axis=1)
     return strength * np.std(X if whitener.ranks is None else whitener.ranks(X), axis=0, dtype=np.float64)
+
+
+def _map(model: GPnnRegressor, X) -> Map:
+    X = np.asarray(check_new_rows(model, X), dtype=float)
+    x, y = (np.linspace(column.min(), column.max(), _CELLS) for column in X.T)
+    cells = np.column_stack([np.tile(x, _CELLS), np.repeat(y, _CELLS)])
+    law, _ = model._law(cells, model._holding_engine())
+    names = getattr(model, "feature_names_in_", ["column 0", "column 1"])
+    values = (tuple(found.tolist()) for found in (x, y, law.mean, law.std))
+    return Map((str(names[0]), str(names[1])), *values)
 
 
 def _support(model: DistributionRegressor, y: Array, law: Prediction) -> Support | None:
