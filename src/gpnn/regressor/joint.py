@@ -16,6 +16,7 @@ from gpnn.engines import Engine
 from gpnn.regressor.grid import QUANTILES, as_dataset, checked_axes, rows_of_grid
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.decisions import Excursion, exceedance, excursion, suggest
+from gpnn.stages.far import Far, warn_of_queries_outside
 from gpnn.stages.joint import JointPrediction, Listening, Sums
 from gpnn.stages.near import Near
 from gpnn.stages.shapes import Shape
@@ -122,6 +123,7 @@ class JointLaws(DistributionRegressor):
 
     calibration_rows_: NDArray[np.int64]
     _factors: tuple[float, float]
+    _far: Far | None
 
     def _make_engine(self) -> Engine:
         raise NotImplementedError
@@ -131,6 +133,8 @@ class JointLaws(DistributionRegressor):
         near = Listening(**vars(self._near()))
         law, jitter = self._law(check_new_rows(self, X), self._holding_engine(), near)
         self._warn_of_jitter(jitter)
+        if self._far is not None and np.isfinite(self._far.edge):
+            warn_of_queries_outside(law.support)
         return law, near
 
     def _near(self) -> Near:
