@@ -19,6 +19,7 @@ ROOMS = {
     "datasets": "datasets",
     "diagnostics": "judging.diagnostics",
     "errors": "common.errors",
+    "geography": "common.geography",
     "kernels": "common.kernels",
     "metrics": "common.metrics",
     "neighbors": "engines.cpu.neighbors",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from gpnn.common.errors import InvalidInputError
@@ -15,9 +17,11 @@ from gpnn.engines import Engine
 from gpnn.regressor.grid import QUANTILES, as_dataset, checked_axes, rows_of_grid
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.decisions import Excursion, exceedance, excursion, suggest
+from gpnn.stages.far import Far, warn_of_queries_outside
 from gpnn.stages.joint import JointPrediction, Listening, Sums
 from gpnn.stages.near import Near
 from gpnn.stages.shapes import Shape
+from gpnn.stages.togetherness import FEWEST, Togetherness, togetherness_of
 from gpnn.stages.validation import check_integer, check_new_rows
 
 
@@ -100,7 +104,22 @@ class JointLaws(DistributionRegressor):
         engine = self._holding_engine()
         X_star = engine.whiten(near.whitener, X)
         errors = engine.errors(X_star, near.n_neighbors, near.kernel, near.params, self._bar("joint"))
-        return JointPrediction(law, law.variance * near.latent_share, self.shape_, errors, near.latent)
+        return JointPrediction(
+            law, law.variance * near.latent_share, self.shape_, errors, near.latent, self._togetherness(engine)
+        )
+
+    def _togetherness(self, engine: Engine) -> Callable[[], Togetherness] | None:
+        """Of a model that is calibrated, and whose rows are many enough to hide some."""
+        if len(self.calibration_rows_) == 0 or len(engine.y) < FEWEST:
+            return None
+        return partial(togetherness_of, self._near(), engine, self._make_engine, self._factors[0])
+
+    calibration_rows_: NDArray[np.int64]
+    _factors: tuple[float, float]
+    _far: Far | None
+
+    def _make_engine(self) -> Engine:
+        raise NotImplementedError
 
     def _law_and_near(self, X) -> tuple[Prediction, Listening]:
         check_is_fitted(self)
@@ -117,6 +136,8 @@ class JointLaws(DistributionRegressor):
         near = Listening(**vars(self._near()))
         law, jitter = self._law(check_new_rows(self, X), engine, near=near)
         self._warn_of_jitter(jitter)
+        if self._far is not None and np.isfinite(self._far.mixture.edge):
+            warn_of_queries_outside(law.support)
         return law, near
 
     def _near(self) -> Near:

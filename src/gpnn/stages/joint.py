@@ -6,6 +6,7 @@ calibration, floor and far models make of a query's variance multiplies that que
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from gpnn.engines import Engine, JointErrors
 from gpnn.stages.far import OUTSIDE
 from gpnn.stages.near import Near
 from gpnn.stages.shapes import GAUSSIAN, Shape
+from gpnn.stages.togetherness import Togetherness
 
 MOST_TOGETHER = 5000
 """Queries whose covariances are held as one matrix."""
@@ -78,6 +80,8 @@ class JointPrediction:
     errors: JointErrors = field(repr=False)
     error_variance: Array = field(repr=False)
     """(q,): of `errors`, by themselves."""
+    togetherness: Callable[[], Togetherness] | None = field(default=None, repr=False)
+    """What sums over held-out blocks say of covariances; learned when a sum is first asked for."""
 
     @property
     def mean(self) -> Array:
@@ -159,6 +163,10 @@ class JointPrediction:
         variance = self.errors.variances(weights * self._scale, groups, n_groups)
         variance += total(weights**2 * noise_variance)
         naive = total(weights**2 * (self.latent_variance + noise_variance))
+        if self.togetherness is not None and len(self):
+            latent = total(np.abs(weights) * self.error_variance) / np.maximum(total(np.abs(weights)), 1e-300)
+            factor = self.togetherness()(np.maximum(latent, 1e-300))
+            variance = np.where(variance > naive, naive + factor * (variance - naive), variance)
         size = total(weights) if average else np.ones(n_groups)
         if (size == 0).any():
             raise InvalidInputError(

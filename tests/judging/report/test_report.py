@@ -179,3 +179,18 @@ def test_scales_show_all_values_with_a_few_ticks(kind, ends):
 def test_long_names_keep_both_ends():
     assert shortened("short") == "short"
     assert shortened("temperature_of_the_sea_at_10_m") == "temperatur…ea_at_10_m"
+
+
+def test_two_columns_are_shown_as_a_map():
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 2))
+    settings = {"refine": False, "kernel": "exponential", "whitening": "diagonal", "n_neighbors": 20, "n_jobs": 1}
+    model = GPnnRegressor(**settings, calibration_size=50, far=False, random_state=0).fit(X, X[:, 0])
+    found = diagnose(model, rng.random((50, 2)), rng.random(50))
+    page = report.html(found)
+    assert re.findall(r'<figure id="(map[^"]*)"', page) == ["map", "map-sd"]
+    assert len(found.map.mean) == len(found.map.x) * len(found.map.y)
+    at = np.array([found.map.x[3], found.map.y[5]])
+    mean, std = model.predict(at[None], return_std=True)
+    place = 5 * len(found.map.x) + 3
+    assert (found.map.mean[place], found.map.std[place]) == (pytest.approx(mean[0]), pytest.approx(std[0]))

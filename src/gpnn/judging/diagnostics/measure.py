@@ -17,7 +17,7 @@ from gpnn.common.types import Array, Prediction
 from gpnn.engines import make_engine
 from gpnn.judging.diagnostics.findings import findings, verdict
 from gpnn.judging.diagnostics.reasons import reasons
-from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord, Reason, Support, SupportPart
+from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord, Map, Reason, Support, SupportPart
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import interval
 from gpnn.stages.contract import DistributionRegressor
@@ -28,6 +28,7 @@ from gpnn.theory import limits
 
 _PROBES = 1000  # rows whose nearest neighbour is looked at
 _FAR = 3.0  # times the distance that 99 % of training rows keep to their nearest
+_CELLS = 40  # along each side of a map
 _NEAR = 0.1  # lengthscales; nothing within is far
 _EXPLAINED = 3  # test rows
 _SUPPORTS = (0.0, OUTSIDE, 0.1, 0.5, 1.0)
@@ -66,6 +67,7 @@ def diagnose(model: DistributionRegressor, X, y, *, target: str | None = None) -
         fit=_fit_record(model, X) if isinstance(model, GPnnRegressor) else None,
         support=_support(model, y, law),
         reasons=_reasons(model, X, y, law) if isinstance(model, GPnnRegressor) else (),
+        map=_map(model, X) if isinstance(model, GPnnRegressor) and model.n_features_in_ == 2 else None,
         predict_seconds=seconds,
         created=now(),
         machine=machine(),
@@ -88,6 +90,16 @@ def _reasons(model: GPnnRegressor, X, y: Array, law: Prediction) -> tuple[Reason
     """Of the rows that lie farthest off, in standard deviations."""
     worst = np.argsort(-np.abs(y - law.mean) / law.std, kind="stable")[:_EXPLAINED]
     return reasons(model, check_new_rows(model, X)[worst], law[worst], worst, y[worst])
+
+
+def _map(model: GPnnRegressor, X) -> Map:
+    X = np.asarray(check_new_rows(model, X), dtype=float)
+    x, y = (np.linspace(column.min(), column.max(), _CELLS) for column in X.T)
+    cells = np.column_stack([np.tile(x, _CELLS), np.repeat(y, _CELLS)])
+    law, _ = model._law(cells, model._holding_engine())
+    names = getattr(model, "feature_names_in_", ["column 0", "column 1"])
+    values = (tuple(found.tolist()) for found in (x, y, law.mean, law.std))
+    return Map((str(names[0]), str(names[1])), *values)
 
 
 def _support(model: DistributionRegressor, y: Array, law: Prediction) -> Support | None:

@@ -153,6 +153,17 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Map:
+    """Of a model of two columns: predictions on a grid over the test rows, row by row of the second column."""
+
+    names: tuple[str, str]
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Finding:
     """Something to know before the numbers are used."""
 
@@ -203,6 +214,8 @@ class Diagnostics:
     created: str
     machine: str
     versions: dict[str, str]
+    map: Map | None = None
+    """Only of a `GPnnRegressor` of two columns."""
     verdict: Verdict = Verdict(False, "")
     findings: tuple[Finding, ...] = ()
 

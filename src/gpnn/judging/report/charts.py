@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpnn.common.reliability import sampling_error
-from gpnn.judging.diagnostics import Diagnostics, FitRecord, Support
+from gpnn.judging.diagnostics import Diagnostics, FitRecord, Map, Support
 from gpnn.judging.report.markup import Markup, joined
 from gpnn.judging.report.numbers import number, percent, seconds
 from gpnn.judging.report.svg import Bar, Plane, Scale, bar_list
 
 _SHADES = 5  # of the cells of a cloud
+_MAP_SHADES = 12
 _MOST_COLUMNS = 12
 AT_FLOOR = 1.15
 """RMSE over the noise floor, up to which the error is called "at the floor"."""
@@ -36,6 +37,8 @@ def charts(found: Diagnostics) -> Iterator[Chart]:
     yield _coverage_by_sd(found)
     if found.support is not None:
         yield _by_support(found, found.support)
+    if found.map is not None:
+        yield from _maps(found, found.map)
     if found.fit is not None:
         yield _floor(found, found.fit)
         yield _metric(found.fit)
@@ -119,6 +122,38 @@ def _predicted(found: Diagnostics) -> Chart:
             f"observed {found.target}", marks, plane.line([(scale.low, scale.low), (scale.high, scale.high)], "right"),
         ),
     )  # fmt: skip
+
+
+def _maps(found: Diagnostics, grid: Map) -> Iterator[Chart]:
+    """The mean, and how sure it is: the darker a cell, the higher."""
+    sides = [(axis[-1] - axis[0]) / max(len(axis) - 1, 1) or 1.0 for axis in (grid.x, grid.y)]
+    scales = [
+        Scale(axis[0] - side / 2, axis[-1] + side / 2) for axis, side in zip((grid.x, grid.y), sides, strict=True)
+    ]
+    plane = Plane(*scales)
+    points = [(x, y) for y in grid.y for x in grid.x]
+    for name, title, what, values in (
+        ("map", "What does it predict where?", "mean", grid.mean),
+        ("map-sd", "And how sure is it there?", "standard deviation", grid.std),
+    ):
+        ranked = sorted(values)
+        low, high = (ranked[round(share * (len(ranked) - 1))] for share in (0.02, 0.98))
+        by_shade: dict[int, list[tuple[float, float]]] = {}
+        for point, value in zip(points, values, strict=True):
+            shade = int(_MAP_SHADES * (value - low) / ((high - low) or 1.0))
+            by_shade.setdefault(min(max(shade, 0), _MAP_SHADES - 1), []).append(point)
+        marks = joined(
+            *(
+                plane.tiles(of, (sides[0], sides[1]), f"{0.04 + 0.96 * shade / (_MAP_SHADES - 1):.2f}")
+                for shade, of in sorted(by_shade.items())
+            )
+        )
+        yield Chart(
+            name,
+            title,
+            f"The {what} of {found.target}: the darker, the higher, from {number(low)} to {number(high)}.",
+            plane.drawn(title, f"From {number(low)} to {number(high)}.", grid.names[0], grid.names[1], marks),
+        )
 
 
 def _pit(found: Diagnostics) -> Chart:

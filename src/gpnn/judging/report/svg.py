@@ -122,6 +122,15 @@ class Plane:
             path.append(f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}z")
         return element("path", d="".join(path), class_=f"cell {class_}")
 
+    def tiles(self, points: Points, sides: tuple[float, float], opacity: str) -> Markup:
+        """Rectangles around the points, as one path."""
+        path = []
+        for x, y in points:
+            left, bottom = self.at(x - sides[0] / 2, y - sides[1] / 2)
+            right, top = self.at(x + sides[0] / 2, y + sides[1] / 2)
+            path.append(f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}z")
+        return element("path", d="".join(path), class_="cell", fill_opacity=opacity)
+
     def bar(self, x: tuple[float, float], height: float, class_: str, title: str) -> Markup:
         (left, top), (right, bottom) = self.at(x[0], height), self.at(x[1], self.y.low)
         return element(
