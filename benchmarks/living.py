@@ -5,7 +5,7 @@
     python benchmarks/living.py targets        ten targets against one, at House Electric's size
     python benchmarks/living.py noise          known noise: NLL against the exact process, coverage by tenths of noise
     python benchmarks/living.py bike           prequential: each day predicted, then learned; LightGBM refitted weekly
-    python benchmarks/living.py houseelectric  and daily, beside it (lightgbm must be there)
+                                               (lightgbm must be there; --data says where bike_hour.parquet lies)
 
 Each writes its part of benchmarks/results/living.json.
 """

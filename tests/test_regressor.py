@@ -305,8 +305,8 @@ def test_targets(wavy):
     assert "constant" in bad(X, np.full(200, 3.0))
     assert "overflow" in bad(X, y * 1e200)
     assert "underflow" in bad(X, y * 1e-200)
-    with pytest.raises(ValueError, match="1d array"):
-        GPnnRegressor.paper(**QUICK).fit(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="dim 3"):
+        GPnnRegressor.paper(**QUICK).fit(X, y[None].repeat(200, axis=0)[:, :, None])
     with pytest.raises(ValueError, match="inconsistent"):
         GPnnRegressor.paper(**QUICK).fit(X, y[:100])
 

@@ -7,8 +7,6 @@ calibrates; `predict` finds each query's m nearest rows and solves one small Gau
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -38,7 +36,7 @@ from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges, Verdict
 from gpnn.stages.mean import MEANS, add_mean, fit_mean, make_mean, means_at
 from gpnn.stages.near import Near
 from gpnn.stages.noise import check_new_noise, check_noise, known_noise, moments
-from gpnn.stages.recalibration import UNCHANGED, recalibrated, rescaled
+from gpnn.stages.recalibration import UNCHANGED, rescaled
 from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, score, settle
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.suspects import Suspects, leave_out_suspects
@@ -252,31 +250,6 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
         if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)
         return law
-
-    def recalibrate(self, X, y, noise_variance=None) -> GPnnRegressor:
-        """Variances and the shape of errors as rows X (n, d) ask for whose outcomes y (n,) came after `fit`, like those
-        that will be asked for; means stay as they are. `recalibration_` tells what changed, and if that was needed."""
-        check_is_fitted(self)
-        X = check_new_rows(self, X)
-        law, _ = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
-        self._factors, self.shape_, self.recalibration_ = recalibrated(self._factors, self.shape_, y, law)
-        self._recent = None
-        return self
-
-    def predictor(self) -> Callable[[Array], tuple[Array, Array]]:
-        """`predict(X, return_std=True)` for hot loops: a function of NumPy rows (q, d), with what is the same every
-        time done once. It goes on with this fit if the model is fitted again, and is safe from several threads."""
-        check_is_fitted(self)
-        fitted, engine = copy.copy(self), self._holding_engine()
-
-        def predict(X: Array) -> tuple[Array, Array]:
-            X = np.asarray(X, dtype=float)
-            if X.ndim != 2 or X.shape[1] != fitted.n_features_in_ or not np.isfinite(X).all():
-                check_new_rows(fitted, X)  # says what is wrong with them
-            law, _ = fitted._law(X, engine)
-            return law.mean, law.std
-
-        return predict
 
     def save(self, path) -> None:
         """Write the fitted model to one file: no pickle, complete or not there (docs/model_file.md)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from gpnn.engines.local import FARTHEST
 from gpnn.stages.far import NEIGHBORS, Far
 from gpnn.stages.living import LEVEL, WINDOW, Recent, check_forgotten, check_outcomes, outcomes, warn_of_drift
 from gpnn.stages.noise import check_new_noise, check_noise
+from gpnn.stages.recalibration import recalibrated
 from gpnn.stages.validation import check_new_rows
 
 
@@ -76,6 +78,31 @@ class Living:
     def alarm_(self: Any) -> bool:
         """Whether the errors of the latest outcomes have outgrown what `fit` learned: time to fit again."""
         return self._recent is not None and self._recent.alarm
+
+    def recalibrate(self: Any, X, y, noise_variance=None):
+        """Variances and the shape of errors as rows X (n, d) ask for whose outcomes y (n,) came after `fit`, like those
+        that will be asked for; means stay as they are. `recalibration_` tells what changed, and if that was needed."""
+        check_is_fitted(self)
+        X = check_new_rows(self, X)
+        law, _ = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
+        self._factors, self.shape_, self.recalibration_ = recalibrated(self._factors, self.shape_, y, law)
+        self._recent = None
+        return self
+
+    def predictor(self: Any) -> Callable[[Array], tuple[Array, Array]]:
+        """`predict(X, return_std=True)` for hot loops: a function of NumPy rows (q, d), with what is the same every
+        time done once. It goes on with this fit if the model is fitted again, and is safe from several threads."""
+        check_is_fitted(self)
+        fitted, engine = copy.copy(self), self._holding_engine()
+
+        def predict(X: Array) -> tuple[Array, Array]:
+            X = np.asarray(X, dtype=float)
+            if X.ndim != 2 or X.shape[1] != fitted.n_features_in_ or not np.isfinite(X).all():
+                check_new_rows(fitted, X)  # says what is wrong with them
+            law, _ = fitted._law(X, engine)
+            return law.mean, law.std
+
+        return predict
 
     # --- how ----------------------------------------------------------------------------------------------------------
 

@@ -135,10 +135,11 @@ def same_rows(leader, n: int, hidden) -> bool:
 
 def several(y) -> Array | None:
     """y (n, k) as numbers, NaN where an entry is missing; None if it is one target."""
-    if y is None or np.ndim(y) != 2 or np.shape(y)[1] < 2:
+    table = np.asarray(y)
+    if table.ndim != 2 or table.shape[1] < 2:
         return None
     try:
-        values = np.asarray(y, dtype=float)
+        values = table.astype(float)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"y must be numbers: {error}.") from error
     if np.isinf(values).any():
