@@ -53,7 +53,8 @@ def test_intervals_of_few_rows_hold(rough):
     covered = []
     for begin in (0, 400, 800):
         rows = slice(begin, begin + 400)
-        model = GPnnRegressor(whitening="diagonal", kernel="matern32", random_state=0, n_jobs=1).fit(X[rows], y[rows])
+        settings = {"whitening": "diagonal", "kernel": "matern32", "far": False, "random_state": 0, "n_jobs": 1}
+        model = GPnnRegressor(**settings).fit(X[rows], y[rows])
         covered.append(model.evaluate(X[1400:], y[1400:])["coverage_90"])
     assert 0.86 < np.mean(covered) < 0.96
 
