@@ -5,7 +5,7 @@
     python benchmarks/living.py targets        ten targets against one, at House Electric's size
     python benchmarks/living.py noise          known noise: NLL against the exact process, coverage by tenths of noise
     python benchmarks/living.py bike           prequential: each day predicted, then learned; LightGBM refitted weekly
-                                               (lightgbm must be there; --data says where bike_hour.parquet lies)
+                                               (lightgbm must be there)
 
 Each writes its part of benchmarks/results/living.json.
 """
@@ -16,25 +16,14 @@ import argparse
 import copy
 import json
 import warnings
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
 from gpnn import GPnnRegressor, Hyperparameters, datasets
-from gpnn.common.provenance import machine, now, versions
+from report import best, read_results, write_results
 
-RESULTS = Path(__file__).parent / "results" / "living.json"
 GIVEN = {"kernel": "matern32", "whitening": "diagonal", "calibration_size": 0, "random_state": 0, "suspects": "keep"}
-
-
-def seconds(call, repeats=3):
-    best = np.inf
-    for _ in range(repeats):
-        start = perf_counter()
-        call()
-        best = min(best, perf_counter() - start)
-    return best
 
 
 def smooth(n, d=8, seed=0):
@@ -60,9 +49,7 @@ def insert(args):
     rebuilt = copy.copy(model)
     rebuilt._consolidate()
     difference = np.abs(model.predict(queries) - rebuilt.predict(queries))  # rows at equal distance may change places
-    times = {
-        name: seconds(lambda one=one: one.predict(queries)) for name, one in (("living", model), ("anew", rebuilt))
-    }
+    times = {name: best(lambda one=one: one.predict(queries)) for name, one in (("living", model), ("anew", rebuilt))}
     return {
         "rows": n, "new": more, "neighbors": args.neighbors, "insert_s": inserted, "predict_s": times["living"],
         "predict_anew_s": times["anew"], "ratio": times["living"] / times["anew"],
@@ -83,12 +70,12 @@ def ones(args):
         for row in range(first, first + more // 4):
             model.partial_fit(X[row : row + 1], y[row : row + 1])
         each = (perf_counter() - start) / (more // 4)
-        took, rows = seconds(lambda: model.predict(queries)), first + more // 4
+        took, rows = best(lambda: model.predict(queries)), first + more // 4
         segments = len(model.index_.parts)
         curve.append({"rows": rows, "insert_us": 1e6 * each, "predict_s": took, "segments": segments})
     rebuilt = copy.copy(model)
     rebuilt._consolidate()
-    return {"neighbors": args.neighbors, "curve": curve, "predict_anew_s": seconds(lambda: rebuilt.predict(queries))}
+    return {"neighbors": args.neighbors, "curve": curve, "predict_anew_s": best(lambda: rebuilt.predict(queries))}
 
 
 def noise(args):
@@ -130,7 +117,7 @@ def targets(args):
     one = fixed(args.neighbors, args.jobs).fit(X, y)
     ten = fixed(args.neighbors, args.jobs).set_params(shared_metric=True).fit(X, Y)
     one.predict(queries[:100]), ten.predict(queries[:100])
-    times = [seconds(lambda model=model: model.predict(queries)) for model in (one, ten)]
+    times = [best(lambda model=model: model.predict(queries)) for model in (one, ten)]
     return {"rows": n, "neighbors": args.neighbors, "one_s": times[0], "ten_s": times[1], "ratio": times[1] / times[0]}
 
 
@@ -178,9 +165,8 @@ def prequential(X, y, day, first, args, refit_days):
 
 def bike(args):
     """Hours of two years; columns known when the day begins to be predicted, and the hour's weather."""
-    import pyarrow.parquet as pq
 
-    table = pq.read_table(args.data / "bike_hour.parquet").to_pandas()
+    table = datasets.load_raw("bike")
     date = next(name for name in table if table[name].dtype.kind == "M" or name in ("dteday", "date"))
     when = table[date].astype("datetime64[ns]").to_numpy().astype("datetime64[D]").astype(int)
     target = "cnt" if "cnt" in table else "count"
@@ -200,12 +186,10 @@ def main():
     parser.add_argument("--rows", type=float, default=1e6)
     parser.add_argument("--neighbors", type=int, default=64)
     parser.add_argument("--jobs", type=int)
-    parser.add_argument("--data", type=Path, help="the folder of the data sets' files")
     args = parser.parse_args()
-    found = PARTS[args.part](args) | {"created": now(), "machine": machine(), "versions": versions("gpnn")}
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps(known | {args.part: found}, indent=1) + "\n")
+    found = PARTS[args.part](args)
     print(json.dumps(found, indent=1))
+    write_results("living", read_results("living") | {args.part: found})
 
 
 if __name__ == "__main__":

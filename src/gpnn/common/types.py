@@ -1,5 +1,6 @@
 """The small values that stages hand to each other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,6 +66,17 @@ class Prediction:
     def __getitem__(self, rows) -> "Prediction":
         support, known = (None if of is None else of[rows] for of in (self.support, self.known))
         return replace(self, mean=self.mean[rows], variance=self.variance[rows], support=support, known=known)
+
+    @classmethod
+    def joined(cls, laws: "Sequence[Prediction]") -> "Prediction":
+        """One after the other, all of one kind: with support or without, with noise that is known or without."""
+
+        def whole(name: str) -> Array | None:
+            parts = [getattr(law, name) for law in laws]
+            return None if any(part is None for part in parts) else np.concatenate(parts)
+
+        mean, variance = (np.concatenate([getattr(law, name) for law in laws]) for name in ("mean", "variance"))
+        return cls(mean, variance, support=whole("support"), known=whole("known"))
 
     def with_noise(self, known: Array | None) -> "Prediction":
         """The law of y* + noise of that variance, which is known."""

@@ -186,9 +186,8 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
         noise, weightless = check_noise(len(X), noise_variance, sample_weight)
         X, y, queries, noise, kept = weightless.taken_from(X, y, queries, noise)
         engine = self._make_engine()
-        report = FitReport(
-            n=len(kept) + len(weightless.rows), d=X.shape[1], jitter=0.0, engine=engine.describe()
-        )  # which must be there
+        described = engine.describe()  # it must be there
+        report = FitReport(n=len(kept) + len(weightless.rows), d=X.shape[1], jitter=0.0, engine=described)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         leave_out_suspects(self, X, y, queries, engine, rng, report, noise)
         weightless.number_rows_of(self, kept, report)

@@ -46,7 +46,7 @@ class JointLaws(DistributionRegressor):
 
     def predict_exceedance(self, X, threshold, noise: bool = True) -> Array:
         """The probability (q,) that y* (noise=False: f) lies above the threshold, one number or one for each row."""
-        law, near = self._law_and_near(X)
+        law, near, *_ = self._law_and_near(X)
         return exceedance(law, near.latent_share, self.shape_, threshold, noise)
 
     def excursion_region(
@@ -99,10 +99,8 @@ class JointLaws(DistributionRegressor):
         return import_pandas().DataFrame(X, columns=self.feature_names_in_, copy=False)
 
     def _joint_law(self, X) -> JointPrediction:
-        law, near = self._law_and_near(X)
-        X = check_new_rows(self, X)
-        engine = self._holding_engine()
-        X_star = engine.whiten(near.whitener, X)
+        law, near, rows, engine = self._law_and_near(X)
+        X_star = engine.whiten(near.whitener, rows)
         errors = engine.errors(X_star, near.n_neighbors, near.kernel, near.params, self._bar("joint"))
         return JointPrediction(
             law, law.variance * near.latent_share, self.shape_, errors, near.latent, self._togetherness(engine)
@@ -121,24 +119,21 @@ class JointLaws(DistributionRegressor):
     def _make_engine(self) -> Engine:
         raise NotImplementedError
 
-    def _law_and_near(self, X) -> tuple[Prediction, Listening]:
+    def _law_and_near(self, X) -> tuple[Prediction, Listening, Array, Engine]:
+        """Also the rows, checked, and the engine that holds what they are predicted from."""
         check_is_fitted(self)
-        if "targets_" in vars(self):
-            raise InvalidInputError(
-                "Laws of many rows together are for one target at a time, here: targets_[j].sample_y(X), and so on."
-            )
         engine = self._holding_engine()
         if engine.noise is not None:
             raise InvalidInputError(
                 "Laws of many rows together are not there for models that were fitted with noise_variance or "
                 "sample_weight: ask for each row by itself (predict_distribution), or fit without them."
             )
-        near = Listening(**vars(self._near()))
-        law, jitter = self._law(check_new_rows(self, X), engine, near=near)
+        near, rows = Listening(**vars(self._near())), check_new_rows(self, X)
+        law, jitter = self._law(rows, engine, near=near)
         self._warn_of_jitter(jitter)
         if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)
-        return law, near
+        return law, near, rows, engine
 
     def _near(self) -> Near:
         raise NotImplementedError

@@ -18,6 +18,7 @@ from gpnn.stages.noise import Weightless, check_new_noise, moments
 from gpnn.stages.validation import check_new_rows
 
 _BLOCK = 32_768  # queries whose innovations are held together
+_NOTHING = Prediction(np.zeros(0), np.zeros(0))
 _AS_GOOD = 0.01  # of NLL + log RMSE, that a target may lose by another's metric
 
 
@@ -96,7 +97,7 @@ class SeveralTargets:
                 for part in blocks(len(X), _BLOCK)
             ]
             for k, j in enumerate(group):
-                laws[j] = _joined([part[k] for part in parts])
+                laws[j] = Prediction.joined([part[k] for part in parts]) if parts else _NOTHING
         supports = [law.support for law in laws]
         support = None if any(of is None for of in supports) else np.stack(supports, axis=1)
         mean, variance = (np.stack([getattr(law, name) for law in laws], axis=1) for name in ("mean", "variance"))
@@ -235,13 +236,3 @@ class _Solved:
         claimed = self.claimed[part]
         innovations = self.innovations[part, : 0 if self.near.scale is None else self.near.scale.n_neighbors]
         return self.near.calibrated(claimed, innovations), claimed.variance, self.jitter[part]
-
-
-def _joined(laws: list[Prediction]) -> Prediction:
-    if not laws:
-        return Prediction(np.zeros(0), np.zeros(0))
-    support = (
-        None if laws[0].support is None else np.concatenate([law.support for law in laws if law.support is not None])
-    )
-    mean, variance = (np.concatenate([getattr(law, name) for law in laws]) for name in ("mean", "variance"))
-    return Prediction(mean, variance, support=support)

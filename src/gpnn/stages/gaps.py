@@ -220,12 +220,6 @@ def _score(judged: _Judged) -> float:
 
 def _joined(judged: Sequence[_Judged]) -> Claims:
     claims = [one.claims for one in judged]
-
-    def laws(name: str) -> Prediction:
-        of = [getattr(one, name) for one in claims]
-        mean, variance = (np.concatenate([getattr(law, name) for law in of]) for name in ("mean", "variance"))
-        known = [law.known for law in of if law.known is not None]
-        return Prediction(mean, variance, known=np.concatenate(known) if known else None)
-
+    near, members = (Prediction.joined([getattr(one, name) for one in claims]) for name in ("near", "members"))
     claimed, spread = (np.concatenate([getattr(one, name) for one in claims]) for name in ("claimed", "spread"))
-    return Claims(laws("near"), claimed, laws("members"), spread)
+    return Claims(near, claimed, members, spread)
