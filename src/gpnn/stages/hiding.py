@@ -22,7 +22,7 @@ from gpnn.engines.parallel import blocks
 from gpnn.stages.holdout import Rows
 
 Mask = Callable[[slice], NDArray[np.bool_]]
-"""Of some of the probes: which of the rows they do not see (q, n)."""
+"""Of some of the probes: which of the rows they do not see (q, n), in an array of its own."""
 
 FOLDS = 4
 _JUDGED = 0.2  # of the rows, in each fold
@@ -99,7 +99,13 @@ class Slabs:
     def mask_of_judges(self, judges: Rows, seen: Rows, rng: np.random.Generator) -> Mask:
         """The judges' own slabs are out of sight already; for half of them, another one is."""
         slabs, half = self.mask(judges, seen, rng), rng.random(len(judges)) < 0.5
-        return lambda part: slabs(part) & half[part, None]
+
+        def mask(part: slice) -> NDArray[np.bool_]:
+            hidden = slabs(part)
+            hidden[~half[part]] = False
+            return hidden
+
+        return mask
 
     @cached_property
     def _relevance(self) -> Array:
@@ -250,20 +256,20 @@ def _fold(part: Rows, rng: np.random.Generator) -> Fold:
 
 
 def _something_left(hidden: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    return hidden & (hidden.mean(axis=1) < 1 - 0.5 * _WIDEST)[:, None]
+    too_many = np.count_nonzero(hidden, axis=1) >= (1 - 0.5 * _WIDEST) * hidden.shape[1]
+    hidden[too_many] = False
+    return hidden
 
 
 def nearest_seen(rows: Array, X: Array, own: Rows, n_neighbors: int, mask: Mask) -> Rows:
     """Numbers (q, m) of the rows nearest to each of X (q, d), but for `own` (−1: none) and what the mask hides."""
+    from gpnn.engines.compiled.rows import smallest_shown  # numba comes with it: not before it is needed
+
     found = np.empty((len(X), n_neighbors), np.int64)
     for part in blocks(len(X), _SEARCHED):
-        squared = squared_distances(X[part], rows)
-        squared[mask(part)] = np.inf
-        mine = np.flatnonzero(own[part] >= 0)
-        squared[mine, own[part][mine]] = np.inf
-        near = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors]
-        order = np.argsort(np.take_along_axis(squared, near, axis=1), axis=1, kind="stable")
-        found[part] = np.take_along_axis(near, order, axis=1)
+        hidden, mine = mask(part), np.flatnonzero(own[part] >= 0)
+        hidden[mine, own[part][mine]] = True
+        smallest_shown(squared_distances(X[part], rows), hidden, found[part])
     return found
 
 

@@ -86,7 +86,9 @@ class Mixture:
     def _errors(self, claims: Claims) -> tuple[Array, Array]:
         near, members = _terms(claims)
         near[1], members[1] = np.maximum(near[1], self.lowest[0]), np.maximum(members[1], self.lowest[1])
-        return _line(self.near, near), np.log(np.exp(_line(self.members, members)) + claims.spread)
+        # Judges are of one member each. Their mean errs less, unless queries are of a kind that judges were not.
+        spread = 0.0 if self.edge == -np.inf else claims.spread
+        return _line(self.near, near), np.log(np.exp(_line(self.members, members)) + spread)
 
 
 def _terms(claims: Claims) -> tuple[list[Array], list[Array]]:

@@ -41,3 +41,25 @@ def rank_rows(X, knots, reach, out):
                     out[i, j] = 0.5 * (below + upto - 1)
                 else:
                     out[i, j] = below - 1 + (x - column[below - 1]) / (column[below] - column[below - 1])
+
+
+@jit
+def smallest_shown(values, hidden, out):
+    """Of each row of values (q, n), the places of as many as `out` (q, m) has room for: the smallest that are not
+    hidden, in order."""
+    m = out.shape[1]
+    best = np.empty(m, values.dtype)
+    for i in range(len(values)):
+        count = 0
+        for j in range(values.shape[1]):
+            value = values[i, j]
+            if (count == m and not value < best[m - 1]) or hidden[i, j]:
+                continue
+            at = count if count < m else m - 1
+            while at > 0 and best[at - 1] > value:
+                best[at] = best[at - 1]
+                out[i, at] = out[i, at - 1]
+                at -= 1
+            best[at] = value
+            out[i, at] = j
+            count = min(count + 1, m)
