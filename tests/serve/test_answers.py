@@ -2,13 +2,15 @@
 
 import io
 import os
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from asking import Client, flats, rows_of
 
-from gpnn import GPnnRegressor, TableModel
+from gpnn import GPnnRegressor, Hyperparameters, TableModel
+from gpnn.errors import InvalidInputError
 from gpnn.serve.app import Settings
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
@@ -188,3 +190,31 @@ def test_another_engine_gives_the_same_laws(models, new_flats, name):
     for column in ANSWERS:
         np.testing.assert_allclose(answer[column], expected[column].to_pylist(), rtol=1e-3)
     assert [len(rows) for rows in answer["neighbors"]] == [2] * 5
+
+
+def test_noise_that_is_known_of_new_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    X, v = rng.normal(size=(300, 2)), rng.choice([0.01, 1.0], 300)
+    params = Hyperparameters(1.0, 0.9, 0.1)
+    model = GPnnRegressor(params=params, n_neighbors=10, random_state=0, n_jobs=1).fit(X, X[:, 0], noise_variance=v)
+    model.save(tmp_path / "noisy.gpnn")
+    rows = [dict(zip(("x0", "x1"), row.tolist(), strict=True)) for row in X[:4]]
+    with closing(Client(Settings((tmp_path / "noisy.gpnn",), n_jobs=1))) as client:
+        for given in (0.0, 2.5, [0.0, 1.0, 2.0, 3.0]):
+            answer = client.post("/predict", {"rows": rows, "noise_variance": given}).json
+            mean, sd = model.predict(X[:4], return_std=True, noise_variance=given)
+            np.testing.assert_allclose(answer["mean"], mean)
+            np.testing.assert_allclose(answer["sd"], sd)
+        usual = client.post("/predict", {"rows": rows}).json
+        np.testing.assert_allclose(usual["sd"], model.predict(X[:4], return_std=True)[1])
+        refused = client.post("/predict", {"rows": rows, "noise_variance": [1.0]})
+        assert (refused.status, "1 values for 4 rows" in str(refused.json)) == (422, True)
+        assert client.post("/predict", {"rows": rows, "noise_variance": -1.0}).status == 422
+
+
+def test_a_model_of_several_targets_is_served_one_by_one(tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    model = GPnnRegressor(params=Hyperparameters(1.0, 0.9, 0.1), n_neighbors=10, random_state=0, n_jobs=1).fit(X, X)
+    model.save(tmp_path / "two.gpnn")
+    with pytest.raises(InvalidInputError, match="2 targets, and a server answers for one"):
+        Client(Settings((tmp_path / "two.gpnn",), n_jobs=1))

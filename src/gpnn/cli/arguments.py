@@ -1,7 +1,13 @@
 """How the commands read their arguments."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpnn.tables import TableModel
 
 
 def whole_number(lowest: int) -> Callable[[str], int]:
@@ -33,6 +39,23 @@ def period(text: str) -> tuple[str, float]:
         return name, float(value)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text} is not COLUMN=PERIOD, as hour=24") from error
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", metavar="COLUMN", help="which one, if the model has several")
+
+
+def loaded(args: argparse.Namespace, verbose: int = 1) -> TableModel:
+    """The model that the command was given, to run where it says; of its targets the one that it names, if it can."""
+    from gpnn.tables import TableModel
+
+    model = TableModel.load(args.model)
+    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=verbose)
+    if not hasattr(args, "target"):
+        return model
+    model = model.of(args.target)
+    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=verbose)
+    return model
 
 
 def add_missing(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from gpnn.cli.arguments import add_engine, add_missing
+from gpnn.cli.arguments import add_engine, add_missing, loaded
 
 _MEANINGS = {
     "rows": "",
@@ -31,14 +31,14 @@ def add_to(commands) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from gpnn.tables import TableModel
-
-    model = TableModel.load(args.model)
-    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=1)
+    model = loaded(args)
     scores = model.evaluate(args.table, args.missing, args.units)
     if args.json:
         print(json.dumps(scores))
         return
-    for name, value in scores.items():
-        text = "–" if value is None else f"{value:,}" if name == "rows" else f"{value:.5g}"
-        print(f"{name:16s}{text:>9s}   {_MEANINGS[name]}".rstrip())
+    for target in model.targets:
+        if len(model.targets) > 1:
+            print(target)
+        for name, value in (scores if len(model.targets) == 1 else scores[target]).items():
+            text = "–" if value is None else f"{value:,}" if name == "rows" else f"{value:.5g}"
+            print(f"{name:16s}{text:>9s}   {_MEANINGS[name]}".rstrip())

@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from gpnn.cli.arguments import add_engine, add_missing, whole_number
+from gpnn.cli.arguments import add_engine, add_missing, add_target, loaded, whole_number
 from gpnn.common.errors import InvalidInputError
 
 
@@ -23,6 +23,7 @@ def add_to(commands) -> None:
     add("--rows", type=whole_number(1), default=10, metavar="N", help="explain the first N of them (default: 10)")
     add("--top", type=whole_number(1), default=5, metavar="K", help="training rows to show of each (default: 5)")
     add_missing(parser)
+    add_target(parser)
     add_engine(parser)
     add("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run)
@@ -30,10 +31,8 @@ def add_to(commands) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from gpnn.judging.diagnostics import reasons
-    from gpnn.tables import TableModel
 
-    model = TableModel.load(args.model)
-    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=0)
+    model = loaded(args, verbose=0)
     X = model.read_inputs(args.table, args.missing)[: args.rows]
     if len(X) == 0:
         raise InvalidInputError(f"{args.table} has no row to explain. Check that it is the right file.")

@@ -19,7 +19,7 @@ def add_to(commands) -> None:
     )
     add = parser.add_argument
     add("table", type=Path, help="the training rows")
-    add("--target", required=True, metavar="COLUMN", help="what to predict")
+    add("--target", required=True, action="append", metavar="COLUMN", help="what to predict; again for several")
     add("--out", required=True, type=Path, metavar="FILE", help="where the model goes, such as model.gpnn")
     columns = parser.add_mutually_exclusive_group()
     columns.add_argument("--features", nargs="+", metavar="COLUMN", help="learn from these only")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpnn.cli.arguments import add_engine, seed, whole_number
+from gpnn.cli.arguments import add_engine, add_target, loaded, seed, whole_number
 from gpnn.common.errors import InvalidInputError
 
 
@@ -30,6 +30,7 @@ def add_to(commands) -> None:
     add("--noise", action="store_true", help="draws with the noise of single measurements")
     add("--units", help="of the target, to be noted in the file")
     add("--seed", type=seed, default=0, help="a whole number from 0 to 2³² − 1")
+    add_target(parser)
     add_engine(parser)
     add("--json", action="store_true", help="print JSON about the file written")
     parser.set_defaults(run=_run)
@@ -37,15 +38,13 @@ def add_to(commands) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from gpnn.files.whole import check_folder
-    from gpnn.tables import TableModel
     from gpnn.tables.joint import MAPS, write_map
 
     check_folder(args.out, MAPS)
     if not 0 < args.coverage < 1:
         raise InvalidInputError(f"coverage = {args.coverage} must lie strictly between 0 and 1, such as 0.9.")
     axes = dict(_axis(text) for text in args.axes)
-    model = TableModel.load(args.model)
-    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=1)
+    model = loaded(args)
     found = model.predict_grid(
         axes, dict(map(_fixed, args.fixed)), [0.5 - args.coverage / 2, 0.5 + args.coverage / 2], args.draws, args.seed,
         args.noise, args.units,

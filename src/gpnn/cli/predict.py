@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from gpnn.cli.arguments import add_engine, add_missing
+from gpnn.cli.arguments import add_engine, add_missing, loaded
 
 
 def add_to(commands) -> None:
@@ -28,11 +28,7 @@ def add_to(commands) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from gpnn.tables import TableModel
-
-    model = TableModel.load(args.model)
-    # One bar for all rows, not one per batch.
-    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=0)
+    model = loaded(args, verbose=0)  # one bar for all rows, not one per batch
     n_rows = model.predict_file(args.table, args.out, args.coverage, args.keep, args.missing, progress="predict")
     if args.out is not None and args.json:
         print(json.dumps({"out": str(args.out), "rows": n_rows, "coverage": args.coverage}))

@@ -55,12 +55,19 @@ def _run(args: argparse.Namespace) -> None:
     model.recalibrate(table, args.missing)
     model.regressor.set_params(**settings)  # the others were for this run
     model.save(args.out)
-    changes = {name: _plain(value) for name, value in model.regressor.recalibration_.items()}
+    changes = {
+        target: {name: _plain(value) for name, value in model.of(target).regressor.recalibration_.items()}
+        for target in model.targets
+    }
+    one = len(changes) == 1
     if args.json:
-        print(json.dumps({"out": str(args.out), **changes}))
+        print(json.dumps({"out": str(args.out), **(changes[model.targets[0]] if one else changes)}))
         return
-    for name, value in changes.items():
-        print(f"{name:16s}{_text(value):>16s}   {_MEANINGS.get(name, '')}".rstrip())
+    for target, of_target in changes.items():
+        if not one:
+            print(target)
+        for name, value in of_target.items():
+            print(f"{name:16s}{_text(value):>16s}   {_MEANINGS.get(name, '')}".rstrip())
 
 
 def _logged(path: Path, model_path: Path, model):

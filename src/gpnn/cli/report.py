@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from gpnn.cli.arguments import add_engine, add_missing
+from gpnn.cli.arguments import add_engine, add_missing, add_target, loaded
 from gpnn.common.errors import InvalidInputError
 from gpnn.files.whole import check_folder
 from gpnn.judging import report
@@ -18,21 +18,19 @@ def add_to(commands) -> None:
     add("table", type=Path, help="test rows: other ones than those the model was fitted to")
     add("--out", type=Path, default=Path("report.html"), help="the page (default: report.html)")
     add_missing(parser)
+    add_target(parser)
     add_engine(parser)
     add("--json", action="store_true", help="print all that was measured as JSON")
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
-    from gpnn.tables import TableModel
-
     check_folder(args.out)
-    model = TableModel.load(args.model)
-    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=1)
+    model = loaded(args)
     X, y = model.read_rows(args.table, args.missing)
     if len(y) == 0:
         raise InvalidInputError(f"{args.table} has no row with a known {model.target}. Give rows to test on.")
-    found = diagnose(model.regressor, X, y, target=model.target)
+    found = diagnose(model.regressor, X, y, target=model.targets[0])
     report.write(found, args.out)
     if args.json:
         print(json.dumps(found.as_dict()))

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from gpnn.cli.arguments import add_engine, seed, whole_number
+from gpnn.cli.arguments import add_engine, add_target, loaded, seed, whole_number
 
 
 def add_to(commands) -> None:
@@ -23,16 +23,14 @@ def add_to(commands) -> None:
     add("--out", type=Path, metavar="FILE", help=".csv or .parquet (default: CSV to standard output)")
     add("--keep", nargs="+", default=[], metavar="COLUMN", help="columns of the table to put before the draws")
     add("--seed", type=seed, default=0, help="a whole number from 0 to 2³² − 1")
+    add_target(parser)
     add_engine(parser)
     add("--json", action="store_true", help="with --out: print JSON about the file written")
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
-    from gpnn.tables import TableModel
-
-    model = TableModel.load(args.model)
-    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=1)
+    model = loaded(args)
     n_rows = model.sample_file(args.table, args.out, args.draws, args.seed, not args.no_noise, args.keep)
     if args.out is not None and args.json:
         print(json.dumps({"out": str(args.out), "rows": n_rows, "draws": args.draws}))

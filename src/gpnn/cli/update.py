@@ -32,20 +32,22 @@ def _run(args: argparse.Namespace) -> None:
     check_folder(args.out)
     model = TableModel.load(args.model)
     regressor = model.regressor
+    each = getattr(regressor, "targets_", [regressor])
     settings = {name: getattr(regressor, name) for name in ("n_jobs", "verbose")}
-    before = regressor._n_seen
+    before = each[0]._n_seen
     regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=1)
     model.partial_fit(args.table, args.missing, args.window)
     regressor.set_params(**settings)  # the others were for this run
     model.save(args.out)
+    factors = [one._factors[0] for one in each]
     found = {
-        "out": str(args.out), "new": regressor._n_seen - before, "rows": regressor._n_left,
-        "factor": regressor._factors[0], "alarm": regressor.alarm_,
+        "out": str(args.out), "new": each[0]._n_seen - before, "rows": max(one._n_left for one in each),
+        "factor": factors[0] if len(factors) == 1 else dict(zip(model.targets, factors, strict=True)),
+        "alarm": regressor.alarm_,
     }  # fmt: skip
     if args.json:
         print(json.dumps(found))
         return
-    print(
-        f"{found['new']:,} rows learned, {found['rows']:,} in all; variances are now {found['factor']:.3g} times those"
-    )
+    now = " and ".join(f"{factor:.3g}" for factor in factors)
+    print(f"{found['new']:,} rows learned, {found['rows']:,} in all; variances are now {now} times those")
     print("of the fit. " + ("Errors have outgrown it: fit again." if found["alarm"] else "No alarm."))

@@ -77,6 +77,8 @@ class Living:
     @property
     def alarm_(self: Any) -> bool:
         """Whether the errors of the latest outcomes have outgrown what `fit` learned: time to fit again."""
+        if "targets_" in self.__dict__:
+            return any(model.alarm_ for model in self.targets_)
         return self._recent is not None and self._recent.alarm
 
     def recalibrate(self: Any, X, y, noise_variance=None):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpnn.common.types import Array
+from gpnn.common.types import Array, Prediction
 
 
 class KnownNoise:
@@ -24,7 +24,9 @@ class KnownNoise:
 
     def predict_interval(self: Any, X, coverage: float = 0.9, noise_variance=None) -> tuple[Array, Array]:
         """Lower and upper ends (q,) of the central interval that holds y* with probability `coverage`."""
-        law = self.predict_distribution(X, noise_variance)
+        return self._ends(self.predict_distribution(X, noise_variance), coverage)
+
+    def _ends(self: Any, law: Prediction, coverage: float) -> tuple[Array, Array]:
         if law.mean.ndim == 1:
             return self._interval(law, coverage)
         ends = [model._interval(self._of_target(law, j), coverage) for j, model in enumerate(self.targets_)]

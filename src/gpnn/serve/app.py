@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from time import perf_counter
@@ -189,23 +189,22 @@ class Service:
         """Of a question whose answer goes out in one piece."""
         rows = question.rows
         if question.n_rows <= LARGE:
-            return await self.batcher.law(model, rows.X)
-        parts = [law async for _, law in self.batcher.laws(model, rows.X, rows.whole)]
-        mean, variance = (np.concatenate([getattr(law, name) for law in parts]) for name in ("mean", "variance"))
-        supports = [law.support for law in parts if law.support is not None]
-        return replace(parts[0], mean=mean, variance=variance, support=np.concatenate(supports) if supports else None)
+            law = await self.batcher.law(model, rows.X)
+        else:
+            law = Prediction.joined([part async for _, part in self.batcher.laws(model, rows.X, rows.whole)])
+        return question.with_noise(law)
 
     async def _stream(self, model: ServedModel, question: Question, kind: str, headers: dict) -> Response:
         """Block by block. The rows were read and checked whole, so that what is wrong with them was said already."""
         laws = self.batcher.laws(model, question.rows.X, question.rows.whole)
         writer = bodies.Writer(kind, model, question)
         part, law = await anext(laws)  # if this fails, there is still time for another status
-        first = writer.block(part, law)
+        first = writer.block(part, question.with_noise(law))
 
         async def content() -> AsyncIterator[bytes]:
             yield first
             async for part, law in laws:
-                yield writer.block(part, law)
+                yield writer.block(part, question.with_noise(law))
             yield writer.end()
 
         return StreamingResponse(content(), media_type=kind, headers=headers)

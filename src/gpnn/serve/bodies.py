@@ -9,7 +9,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ class Options:
     quantiles: tuple[float, ...] = ()
     keep: tuple[str, ...] = ()
     """Columns of CSV and Arrow bodies to put before the answers; "*" for all."""
+    noise_variance: float | tuple[float, ...] | None = None
+    """Of a model that was fitted with some: what is known of the noise of y*, for all rows or for each."""
 
     @classmethod
     def of(cls, query: Mapping[str, Any], content: Mapping[str, Any]) -> Options:
@@ -75,10 +77,17 @@ class Options:
             wrong = f"quantiles must be at most {_MOST_QUANTILES}"
         elif type(self.keep) is not tuple or not all(isinstance(name, str) for name in self.keep):
             wrong = "keep must be a list of column names"
+        elif not _are_variances(self.noise_variance):
+            wrong = "noise_variance must be a number, or one for each row, none of them negative"
         if wrong:
             raise RefusalError(
                 422, f"An option cannot be used: {wrong}.", "Correct it and send the rows again.", "See /docs."
             )
+
+
+def _are_variances(value: Any) -> bool:
+    values = () if value is None else value if isinstance(value, tuple) else (value,)
+    return all(type(one) in (int, float) and 0 <= one < np.inf for one in values)
 
 
 def _fixed(value: Any) -> Any:
@@ -88,7 +97,7 @@ def _fixed(value: Any) -> Any:
 def _read_option(name: str, text: str) -> Any:
     """Of the address, where all is text. What cannot be read stays text, and is refused as such."""
     try:
-        if name == "coverage":
+        if name in ("coverage", "noise_variance"):
             return float(text)
         if name == "neighbors":
             return int(text[:20])
@@ -114,6 +123,20 @@ class Question:
     @property
     def n_rows(self) -> int:
         return len(self.rows.whole)
+
+    def with_noise(self, law: Prediction) -> Prediction:
+        """Some of the question's laws, with the noise that it speaks of."""
+        given = self.options.noise_variance
+        if given is None:
+            return law
+        if law.known is None:
+            raise RefusalError(
+                422, "noise_variance was given, but the model was fitted without.", "Leave it out, or fit with --noise."
+            )
+        if isinstance(given, tuple) and len(given) != self.n_rows:
+            raise RefusalError(422, f"noise_variance has {len(given)} values for {self.n_rows} rows.", "Give one each.")
+        known = np.array(given)[self.rows.whole] if isinstance(given, tuple) else np.full(len(law), given)
+        return replace(law, known=None, variance=law.own).with_noise(known)
 
 
 def read(kind: str, body: bytes, model: ServedModel, query: Mapping[str, str], max_rows: int) -> Question:

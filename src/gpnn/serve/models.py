@@ -60,6 +60,11 @@ class ServedModel:
         self.stamp = stamp_of(path)
         regressor, schema = model_file.read(path)
         regressor.set_params(engine=engine, n_jobs=n_jobs, verbose=0)
+        if hasattr(regressor, "targets_"):
+            raise InvalidInputError(
+                f"{path} has {len(regressor.targets_)} targets, and a server answers for one. Make a model file of "
+                "each: TableModel.load(…).of(target).save(…)."
+            )
         table = TableModel.load(path, verify=False) if schema is not None else _plain(regressor)
         self.table = TableModel(table.encoder, regressor, table.target, table.missing)
         self.version = version_of(path)

@@ -23,6 +23,10 @@ _OPTIONS: dict[str, Any] = {
     "coverage": {"type": "number", "default": 0.9, "description": "probability that y lies between lower and upper"},
     "quantiles": {"type": "array", "items": {"type": "number"}, "description": "orders of quantiles to give besides"},
     "neighbors": {"type": "integer", "default": 0, "description": "nearest training rows to give with each row"},
+    "noise_variance": {
+        "description": "of a model fitted with some: what is known of the noise of y, for all rows or for each",
+        "oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}],
+    },
 }
 _NUMBERS = {"type": "array", "items": {"type": ["number", "null"]}}
 _ANSWER: dict[str, Any] = {
@@ -83,6 +87,7 @@ def _document() -> dict[str, Any]:
             for name, meaning in {
                 "coverage": "as in JSON, for CSV and Arrow bodies",
                 "quantiles": "as in JSON, with commas between them",
+                "noise_variance": "one number for all rows",
                 "keep": "columns of CSV and Arrow bodies to put before the answers, with commas; * for all",
             }.items()
         ],

@@ -35,7 +35,8 @@ class JointTables:
 
     encoder: TableEncoder
     regressor: GPnnRegressor
-    target: str
+    target: str | tuple[str, ...]
+    """Its name, or those of several."""
 
     def sample(self, table, n_samples: int = 1, random_state=0, noise: bool = True) -> Array:
         """Draws (rows, n_samples) of the target at all rows of a table together; noise=False: of what underlies it."""
@@ -76,7 +77,8 @@ class JointTables:
         mean, std = self.regressor.predict(X, return_std=True)
         ends = self.regressor.predict_quantiles(X, list(quantiles))
         draws = self.regressor.sample_y(X, n_samples, random_state, noise) if n_samples else None
-        return as_dataset(axes, mean, std, (quantiles, ends), draws, self.target, units)
+        name = self.target if isinstance(self.target, str) else None
+        return as_dataset(axes, mean, std, (quantiles, ends), draws, name, units)
 
     def sample_file(
         self, table, out: Path | None, n_samples: int, random_state=0, noise: bool = True, keep: Sequence[str] = ()

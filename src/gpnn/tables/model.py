@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from gpnn.common.errors import FileError, GPnnWarning, InvalidInputError, listed
-from gpnn.common.types import Array
+from gpnn.common.types import Array, Prediction
 from gpnn.engines.parallel import progress_bar
 from gpnn.files import model as model_file
 from gpnn.regressor import GPnnRegressor
@@ -63,7 +64,7 @@ class TableModel(JointTables):
     def fit(
         cls,
         table,
-        target: str,
+        target: str | Sequence[str],
         *,
         regressor: GPnnRegressor | None = None,
         features: list[str] | None = None,
@@ -79,6 +80,7 @@ class TableModel(JointTables):
         periodic: Mapping[str, float] | None = None,
     ) -> TableModel:
         """Learn `target` from `features`, or from all other columns but those to `ignore`. The regressor is fitted.
+        Several targets are learned together; of one row, some may be missing.
 
         group: a column of labels, if rows to come will be of groups that no training row has, such as new patients; it
         is no input. time: a column of numbers or dates, if they will be later than the training rows; it stays an input
@@ -89,10 +91,11 @@ class TableModel(JointTables):
         _check_policy(missing)
         regressor = GPnnRegressor() if regressor is None else regressor
         table = _opened(table, "read" if regressor.verbose else None)
-        to_come = said(table, target, features, group, time)
+        targets = _named_once(target)
+        to_come = said(table, targets, features, group, time)
         beside = [name for name in (noise, weight) if name is not None]
         table.require(beside, "It was named as a column of noise or weights.")
-        names = _choose(table, target, features, [*(ignore or []), *([] if group is None else [group]), *beside])
+        names = _choose(table, targets, features, [*(ignore or []), *([] if group is None else [group]), *beside])
         policy = "impute" if missing == "impute" else "error"
         encoder = TableEncoder(
             categories=categories or [], max_levels=max_levels, coordinates=coordinates, periodic=periodic,
@@ -101,14 +104,14 @@ class TableModel(JointTables):
         n_rows = encoder.survey(table, names)
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
-        watch = Watch(table, encoder, target) if to_come is None and can_be_told(regressor) else None
-        rows = _read(table, encoder, target, missing, n_rows, to_come, watch, beside)
+        watch = Watch(table, encoder, targets) if to_come is None and can_be_told(regressor) else None
+        rows = _read(table, encoder, targets, missing, n_rows, to_come, watch, beside)
         if len(rows.y) < 2:
             raise InvalidInputError(
                 f"{table.name} has {len(rows.y)} rows to learn from. Check that it is the right file, and that not "
                 "every row has a missing value."
             )
-        X = encoder.learn(rows.X, rows.y)
+        X = encoder.learn(rows.X, rows.y if len(targets) == 1 else _in_common(rows.y))
         if missing == "impute":
             encoder.impute(X)
         if watch is not None:
@@ -117,6 +120,7 @@ class TableModel(JointTables):
         told |= {} if noise is None else {"noise_variance": rows.beside[noise]}
         told |= {} if weight is None else {"sample_weight": rows.beside[weight]}
         regressor.fit(_named(X, encoder), rows.y, **told)
+        target = targets[0] if len(targets) == 1 else targets
         return cls(encoder, regressor, target, missing, group, time, noise, weight)
 
     @classmethod
@@ -131,9 +135,10 @@ class TableModel(JointTables):
         encoder, target, missing = (schema.get(name) for name in ("encoder", "target", "missing"))
         to_come = {name: schema.get(name) for name in ("group", "time", "noise", "weight")}  # earlier files do not say
         named = all(name is None or isinstance(name, str) for name in to_come.values())
-        if not (isinstance(encoder, dict) and isinstance(target, str) and missing in POLICIES and named):
+        names = _named_in(target, regressor)
+        if not (isinstance(encoder, dict) and names and missing in POLICIES and named):
             raise FileError(f"{path} says nothing of its columns that this gpnn understands. {CURE_OF_DAMAGE}")
-        model = cls(TableEncoder.from_dict(encoder), regressor, target, missing, **to_come)
+        model = cls(TableEncoder.from_dict(encoder), regressor, names, missing, **to_come)
         if len(model.encoder.outputs) != regressor.n_features_in_:
             raise FileError(
                 f"{path} encodes a table as {len(model.encoder.outputs)} columns, but its regressor takes "
@@ -152,38 +157,76 @@ class TableModel(JointTables):
             "noise": self.noise, "weight": self.weight, "encoder": self.encoder.to_dict(),
         }  # fmt: skip
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.target,) if isinstance(self.target, str) else self.target
+
+    def of(self, target: str | None = None) -> TableModel:
+        """The model of one of several targets, as good as any other: for questions to one, and to be saved."""
+        if target is None and isinstance(self.target, str):
+            return self
+        if target not in self.targets:
+            asked = "" if target is None else f"{target!r} is not among them. "
+            raise InvalidInputError(
+                f"The targets of this model are {listed(list(self.targets))}. {asked}Say which one is meant: --target "
+                f"{self.targets[0]} on the command line, of({self.targets[0]!r}) in Python."
+            )
+        if isinstance(self.target, str):
+            return self
+        return replace(self, regressor=self.regressor.targets_[self.targets.index(target)], target=target)
+
     def read_rows(self, table, missing: str | None = None) -> tuple[pd.DataFrame, Array]:
-        """Encoded inputs and target of every row, but of those that `missing` (default: as in `fit`) leaves out."""
+        """Encoded inputs and target (or targets, NaN where one is missing) of every row, but of those that `missing`
+        (default: as in `fit`) leaves out."""
         return self._known_rows(table, missing)[:2]
 
     def _known_rows(self, table, missing: str | None) -> tuple[pd.DataFrame, Array, dict[str, Array]]:
         """Also what is known of their noise, as the regressor takes it."""
-        table, missing = self._prepare(table, missing, [self.target])
+        table, missing = self._prepare(table, missing, list(self.targets))
         beside = [name for name in (self.noise, self.weight) if name is not None and name in table.types]
-        rows = _read(table, self.encoder, self.target, missing, table.n_rows, beside=beside)
+        rows = _read(table, self.encoder, self.targets, missing, table.n_rows, beside=beside)
         if missing == "impute":
             self.encoder.impute(rows.X)
         warn_of_unknown(rows.unknown)
         arguments = {self.noise: "noise_variance", self.weight: "sample_weight"}
         return _named(rows.X, self.encoder), rows.y, {arguments[name]: rows.beside[name] for name in beside}
 
-    def evaluate(self, table, missing: str | None = None, units: str = "y") -> dict[str, float | None]:
+    def evaluate(self, table, missing: str | None = None, units: str = "y") -> dict[str, Any]:
         """The scores of `GPnnRegressor.evaluate`, the number of rows they are of, and "outside_support": the share of
-        rows outside the support, None where the model does not know."""
+        rows outside the support, None where the model does not know. Of several targets, such scores by target."""
         if units not in ("y", "whitened"):
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'y' or 'whitened' (the paper's).")
         X, y, noise = self._some_rows(table, missing, "evaluate on")
         noise.pop("sample_weight", None)
         with _in_our_words():
             law = self.regressor.predict_distribution(X, noise.get("noise_variance"))
-        scores: dict[str, float | None] = {"rows": len(y), **self.regressor._scores(y, law, units)}
+        scores = {
+            name: self._scores(regressor, of_y, of_law, units)
+            for name, regressor, of_y, of_law in zip(self.targets, *self._by_target(y, law), strict=True)
+        }
+        return scores[self.target] if isinstance(self.target, str) else scores
+
+    def _by_target(self, y: Array, law: Prediction) -> tuple[list, list, list]:
+        """Regressors, targets and laws, where these are known."""
+        if isinstance(self.target, str):
+            return [self.regressor], [y], [law]
+        known = [np.flatnonzero(~np.isnan(column)) for column in y.T]
+        laws = [self.regressor._of_target(law, j)[rows] for j, rows in enumerate(known)]
+        return self.regressor.targets_, [column[rows] for column, rows in zip(y.T, known, strict=True)], laws
+
+    def _scores(self, regressor: GPnnRegressor, y: Array, law: Prediction, units: str) -> dict[str, float | None]:
         outside = None if law.support is None else int(np.sum(law.support < OUTSIDE))
         self._warn_of_outside(outside or 0, len(y))
-        return scores | {"outside_support": None if outside is None else outside / len(y)}
+        share = None if outside is None else outside / len(y)
+        return {"rows": len(y), **regressor._scores(y, law, units), "outside_support": share}
 
     def recalibrate(self, table, missing: str | None = None) -> TableModel:
         """Itself, its variances and the shape of its errors corrected by rows whose target is known. What was learned
-        stays; `regressor.recalibration_` says what changed."""
+        stays; `regressor.recalibration_` says what changed (of several targets, that of `regressor.targets_`)."""
+        if not isinstance(self.target, str):
+            for name in self.targets:
+                self.of(name).recalibrate(table, missing)
+            return self
         X, y, noise = self._some_rows(table, missing, "recalibrate on")
         noise.pop("sample_weight", None)
         self.regressor.recalibrate(X, y, **noise)
@@ -217,7 +260,8 @@ class TableModel(JointTables):
         return _named(X[whole], self.encoder)
 
     def predict(self, table, coverage: float = 0.9, keep: list[str] | None = None, missing: str | None = None):
-        """A pyarrow table: the columns to keep, then mean, sd, lower, upper and support, a row for each row."""
+        """A pyarrow table: the columns to keep, then mean, sd, lower, upper and support, a row for each row. Of several
+        targets, each has such columns, with its name before them: price_mean."""
         table, missing = self._prepare(table, missing, keep or [])
         schema, batches = self._predictions(table, coverage, keep or [], missing)
         return pa.Table.from_batches(batches, schema)
@@ -278,7 +322,9 @@ class TableModel(JointTables):
         """The schema of the answer, and its batches."""
         if not 0 < coverage < 1:
             raise InvalidInputError(f"coverage = {coverage} must lie strictly between 0 and 1, such as 0.9.")
-        added = (*ANSWERS, SUPPORT)
+        answers = (*ANSWERS, SUPPORT)
+        one = isinstance(self.target, str)
+        added = answers if one else [f"{target}_{name}" for target in self.targets for name in answers]
         if any(name in added for name in keep) or len(set(keep)) < len(keep):
             raise InvalidInputError(
                 f"Columns to keep must differ from each other and from {', '.join(added)}: {listed(keep)}. Rename."
@@ -302,26 +348,30 @@ class TableModel(JointTables):
                 raise InvalidInputError(
                     f"{table.name}, row {first:,}: " + missing_message(counts, int((~whole).sum()), _CURE)
                 )
-            answers = np.full((len(ANSWERS) + 1, len(X)), np.nan)
+            answers = np.full((len(self.targets), len(ANSWERS) + 1, len(X)), np.nan)
             if whole.any():
-                answers[:, whole] = self._answer(X[whole], coverage, *(values[whole] for values in noise))
-            n_outside += int(np.sum(answers[-1] < OUTSIDE))
+                answers[:, :, whole] = self._answer(X[whole], coverage, *(values[whole] for values in noise))
+            n_outside += int(np.sum((answers[:, -1] < OUTSIDE).any(axis=0)))
             n_rows, n_empty = n_rows + len(X), n_empty + int((~whole).sum())
             columns = [batch.column(name) for name in keep]
-            masks = [*[~whole] * len(ANSWERS), np.isnan(answers[-1])]
-            found = [pa.array(answer, mask=mask) for answer, mask in zip(answers, masks, strict=True)]
+            found = [
+                pa.array(answer, mask=mask)
+                for of_target in answers
+                for answer, mask in zip(of_target, [*[~whole] * len(ANSWERS), np.isnan(of_target[-1])], strict=True)
+            ]
             yield pa.RecordBatch.from_arrays([*columns, *found], schema=schema)
         warn_of_unknown(unknown)
         _warn_of_dropped(n_empty, n_rows, "have no prediction: a value is missing")
         self._warn_of_outside(n_outside, n_rows)
 
     def _answer(self, X: Array, coverage: float, noise: Array | None = None) -> Array:
-        """Mean, sd, lower, upper and support (5, n); NaN where nothing is known of the last."""
+        """Mean, sd, lower, upper and support of each target (k, 5, n); NaN where nothing is known of the last."""
         with _in_our_words():
             law = self.regressor.predict_distribution(_named(X, self.encoder), noise)
-        ends = self.regressor._standard_quantile(np.array([0.5 - coverage / 2, 0.5 + coverage / 2]), law).T
-        support = np.full(len(X), np.nan) if law.support is None else law.support
-        return np.vstack([law.mean, law.std, *(law.mean + law.std * end for end in ends), support])
+        nothing = np.full(law.mean.shape if law.support is None else 0, np.nan)
+        ends = self.regressor._ends(law, coverage)
+        answers = [law.mean, law.std, *ends, nothing if law.support is None else law.support]
+        return np.stack(answers)[None] if isinstance(self.target, str) else np.stack(answers).transpose(2, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -338,7 +388,7 @@ class _Rows:
 def _read(
     table: Table,
     encoder: TableEncoder,
-    target: str,
+    targets: Sequence[str],
     missing: str,
     n_rows: int | None,
     to_come: Group | Time | None = None,
@@ -346,33 +396,41 @@ def _read(
     beside: Sequence[str] = (),
 ) -> _Rows:
     """Encoded rows (NaN where "impute" has work to do), targets and groups or times, in arrays made once if the number
-    is known. A row without target, group or time is left out, or an error."""
-    X, y, labels = np.empty((n_rows or 0, len(encoder.outputs))), np.empty(n_rows or 0), np.empty(n_rows or 0)
+    is known. A row without any target, without group or time is left out, or an error."""
+    several = len(targets) > 1
+    X, labels = np.empty((n_rows or 0, len(encoder.outputs))), np.empty(n_rows or 0)
+    y = np.empty((n_rows or 0, len(targets)) if several else n_rows or 0)
     more = [*([] if to_come is None else [to_come.name]), *([] if watch is None else watch.columns), *beside]
     read_beside: list[Array] = []
     unknown: Counter = Counter()
     lacking: Counter = Counter()
     done = seen = incomplete = 0
-    for batch in table.batches(list(dict.fromkeys([*encoder.inputs, target, *more]))):
+    for batch in table.batches(list(dict.fromkeys([*encoder.inputs, *targets, *more]))):
         X_batch = encoder.encode(batch, unknown)
-        y_batch = numbers(batch.column(target), target)
+        y_batch = np.stack([numbers(batch.column(name), name) for name in targets], axis=1)
+        untold = np.isnan(y_batch).all(axis=1)
+        y_batch = y_batch if several else y_batch[:, 0]
         labels_batch = np.zeros(len(y_batch)) if to_come is None else to_come.read(batch.column(to_come.name))
         if watch is not None:
             watch.look(batch)
         absent = encoder.missing_by_column(X_batch) if missing != "impute" else {}
         others = [(name, numbers(batch.column(name), name)) for name in beside]
-        for name, values in ((target, y_batch), (to_come.name if to_come else "", labels_batch), *others):
+        for name, values in (
+            (" and ".join(targets), np.where(untold, np.nan, 0.0)),
+            (to_come.name if to_come else "", labels_batch),
+            *others,
+        ):
             if np.isnan(values).any():
                 absent[name] = int(np.isnan(values).sum())
         lacking.update(absent)
-        unusable, without_input = np.isnan(y_batch) | np.isnan(labels_batch), np.isnan(X_batch).any(axis=1)
+        unusable, without_input = untold | np.isnan(labels_batch), np.isnan(X_batch).any(axis=1)
         for _, values in others:
             unusable |= np.isnan(values)
         wanted = ~unusable if missing == "impute" else ~(unusable | without_input)
         seen, incomplete = seen + len(wanted), incomplete + int((~wanted).sum())
         end = done + int(wanted.sum())
         if end > len(y):
-            X, y, labels = np.resize(X, (2 * end, X.shape[1])), np.resize(y, 2 * end), np.resize(labels, 2 * end)
+            X, y, labels = (np.resize(of, (2 * end, *of.shape[1:])) for of in (X, y, labels))
         X[done:end], y[done:end], labels[done:end] = X_batch[wanted], y_batch[wanted], labels_batch[wanted]
         read_beside.append(np.array([values[wanted] for _, values in others]).reshape(len(beside), end - done))
         done = end
@@ -401,18 +459,42 @@ def _opened(table, progress: str | None) -> Table:
     return replace(opened, progress=progress)
 
 
-def _choose(table: Table, target: str, features: list[str] | None, ignore: list[str]) -> list[str]:
+def _named_once(target: str | Sequence[str]) -> tuple[str, ...]:
+    targets = (target,) if isinstance(target, str) else tuple(target)
+    if not targets or len(set(targets)) < len(targets):
+        raise InvalidInputError(f"Name one target, or several that differ; got {listed(list(targets)) or 'none'}.")
+    return targets
+
+
+def _named_in(target: Any, regressor: GPnnRegressor) -> str | tuple[str, ...]:
+    """What a file calls the targets; empty if that cannot be."""
+    several = getattr(regressor, "targets_", ())
+    if not several:
+        return target if isinstance(target, str) else ()
+    fits = isinstance(target, list) and len(target) == len(several) and all(isinstance(name, str) for name in target)
+    return tuple(target) if fits else ()
+
+
+def _in_common(Y: Array) -> Array:
+    """What levels with many rows are told apart by, where targets are several: the mean of those that are known, each
+    with mean 0 and variance 1."""
+    spread = np.nanstd(Y, axis=0)
+    return np.nanmean((Y - np.nanmean(Y, axis=0)) / np.where(spread > 0, spread, 1.0), axis=1)
+
+
+def _choose(table: Table, targets: Sequence[str], features: list[str] | None, ignore: list[str]) -> list[str]:
     """The input columns, by name."""
-    table.require([target], "Name the target with --target.")
+    table.require(list(targets), "Name the target with --target.")
     table.require(ignore, "It was to be ignored.")
     if features is not None:
         table.require(features, "It was asked for as a feature.")
-        if target in features:
-            raise InvalidInputError(f"{target!r} is the target; it cannot be a feature too.")
-    names = [name for name in dict.fromkeys(features or table.types) if name != target and name not in ignore]
+        for target in targets:
+            if target in features:
+                raise InvalidInputError(f"{target!r} is the target; it cannot be a feature too.")
+    names = [name for name in dict.fromkeys(features or table.types) if name not in (*targets, *ignore)]
     if not names:
         raise InvalidInputError(
-            f"{table.name} has no column to learn {target!r} from. It has: {listed(list(table.types))}."
+            f"{table.name} has no column to learn {listed(list(targets))} from. It has: {listed(list(table.types))}."
         )
     return names
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,7 +66,7 @@ class Time:
 
 
 def said(
-    table: Table, target: str, features: list[str] | None, group: str | None, time: str | None
+    table: Table, targets: Sequence[str], features: list[str] | None, group: str | None, time: str | None
 ) -> Group | Time | None:
     """The column that was named as the group or the time of rows, once it is one."""
     if group is not None and time is not None:
@@ -77,7 +78,7 @@ def said(
         if name is None:
             continue
         table.require([name], f"It was named as the {option} of rows (--{option}).")
-        if name == target:
+        if name in targets:
             raise InvalidInputError(f"{name!r} is the target; it cannot be the {option} of rows too. Name another one.")
     if group is not None:
         if group in (features or ()):
@@ -111,11 +112,11 @@ def _is_date(table: Table, name: str) -> bool:
 class Watch:
     """Columns that by their names or types may be labels of groups, or times, and what is seen of them on the way."""
 
-    def __init__(self, table: Table, encoder: TableEncoder, target: str):
+    def __init__(self, table: Table, encoder: TableEncoder, targets: Sequence[str]):
         dates = {column.name for column in encoder.columns_ if isinstance(column, Date) and "days" in column.parts}
         dates |= {name for name, kind in table.types.items() if pa.types.is_date(kind) or pa.types.is_timestamp(kind)}
         dates = {name for name in dates if not _BIRTH.search(name)}
-        others = {name: kind for name, kind in table.types.items() if name != target and name not in dates}
+        others = {name: kind for name, kind in table.types.items() if name not in (*targets, *dates)}
         self._labels = [name for name, kind in others.items() if _is_named_as_label(name) and _may_be_label(kind)]
         self._times = [name for name in table.types if name in dates or (name in others and _TIME.fullmatch(name))]
         self._seen: dict[str, set[str]] = {name: set() for name in self.columns}
