@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from gpnn import GPnnRegressor, Hyperparameters
 from gpnn.engines.cpu.joint import CPUErrors
@@ -181,3 +182,31 @@ def test_no_rows_and_one_row(small):
 def test_what_cannot_be_done_is_said(small, call, message):
     with pytest.raises(InvalidInputError, match=message):
         call(*small)
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+def test_noise_that_is_known_of_each_row(engine):
+    """Against the exact process with the same diagonal, from all rows."""
+    rng = np.random.default_rng(3)
+    X, Z = rng.random((150, 2)), rng.random((30, 2))
+    v, v_star = rng.choice([0.001, 0.1], 150), rng.choice([0.0, 0.5], 30)
+    y = np.sin(5 * X[:, 0]) + np.sqrt(v) * rng.normal(size=150)
+    scale = float(np.var(y))
+    model = GPnnRegressor(
+        kernel="matern32", params=Hyperparameters(0.4, 1 / scale, 0.01 / scale), whitening="none", mean="zero",
+        n_neighbors=150, calibration_size=0, engine=engine, n_jobs=1, suspects="keep",
+    ).fit(X, y, noise_variance=v)  # fmt: skip
+    k = lambda A, B: KERNELS["matern32"].correlation(squared_distances(A / 0.4, B / 0.4))  # noqa: E731
+    weights = np.linalg.solve(k(X, X) + np.diag(v + 0.01), k(X, Z))
+    latent = k(Z, Z) - k(Z, X) @ weights
+    mean, covariance = model.predict(Z, return_cov=True, noise_variance=v_star)
+    np.testing.assert_allclose(mean, weights.T @ y, atol=1e-5)
+    np.testing.assert_allclose(covariance, latent + np.diag(0.01 + v_star), atol=2e-5)
+    joint = model.predict_distribution(Z, v_star, joint=True)
+    np.testing.assert_allclose(joint.covariance(noise=False), latent, atol=2e-5)
+    total = joint.sum()
+    assert total.std == pytest.approx(np.sqrt(covariance.sum()), rel=1e-3)
+    draws = joint.sample(4000, random_state=0, noise=False)
+    assert np.linalg.norm(np.cov(draws) - latent) < 0.1 * np.linalg.norm(latent)
+    above = model.predict_exceedance(Z, 0.5, noise=False)
+    np.testing.assert_allclose(above, ndtr((mean - 0.5) / np.sqrt(np.diag(latent))), atol=1e-3)

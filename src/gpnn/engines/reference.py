@@ -60,14 +60,14 @@ class ReferenceErrors(CPUErrors):
 
     _whole = 2**62
 
-    def _weights(self, X: Array, numbers: NDArray) -> tuple[Array, Array, float]:
-        weights, rest = np.empty(numbers.shape), np.empty(len(X))
-        for q, (x, N) in enumerate(zip(X, self._points[numbers], strict=True)):
-            K, k_star = covariances(x, N, self.kernel, self.params)
+    def _weights(self, X: Array, numbers: NDArray) -> Array:
+        weights = np.empty(numbers.shape)
+        for q, (x, N) in enumerate(zip(X, numbers, strict=True)):
+            noise = None if self._noise is None else self._noise[N]
+            K, k_star = covariances(x, self._points[N], self.kernel, self.params, noise)
             cholesky, _ = factor(K, self.params.kernel_variance)
             weights[q] = cho_solve(cholesky, k_star)  # eq. 6
-            rest[q] = 1 - weights[q] @ k_star / self.params.kernel_variance
-        return weights, rest, 0.0
+        return weights
 
 
 class Reference(CPU):
@@ -91,4 +91,4 @@ class Reference(CPU):
     def errors(
         self, X_star, n_neighbors: int, kernel: Kernel, params: Hyperparameters, progress=None
     ) -> ReferenceErrors:
-        return ReferenceErrors(self.index, X_star, n_neighbors, kernel, params, self.n_jobs, progress)
+        return ReferenceErrors(self.index, X_star, n_neighbors, kernel, params, self.n_jobs, progress, self.noise)

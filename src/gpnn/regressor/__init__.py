@@ -242,7 +242,7 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
             return self._laws(X, noise_variance)
         check_is_fitted(self)
         if joint:
-            return self._joint_law(X)
+            return self._joint_law(X, noise_variance)
         X = check_new_rows(self, X)
         law, jitter = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
         self._warn_of_jitter(jitter)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from gpnn.common.errors import InvalidInputError
 from gpnn.common.extras import import_pandas
 from gpnn.common.types import Array, Prediction
 from gpnn.engines import Engine
@@ -20,6 +19,7 @@ from gpnn.stages.decisions import Excursion, exceedance, excursion, suggest
 from gpnn.stages.far import Far, warn_of_queries_outside
 from gpnn.stages.joint import JointPrediction, Listening, Sums
 from gpnn.stages.near import Near
+from gpnn.stages.noise import check_new_noise
 from gpnn.stages.shapes import Shape
 from gpnn.stages.togetherness import FEWEST, Togetherness, togetherness_of
 from gpnn.stages.validation import check_integer, check_new_rows
@@ -98,17 +98,17 @@ class JointLaws(DistributionRegressor):
             return X
         return import_pandas().DataFrame(X, columns=self.feature_names_in_, copy=False)
 
-    def _joint_law(self, X) -> JointPrediction:
-        law, near, rows, engine = self._law_and_near(X)
+    def _joint_law(self, X, noise_variance=None) -> JointPrediction:
+        law, near, rows, engine = self._law_and_near(X, noise_variance)
         X_star = engine.whiten(near.whitener, rows)
         errors = engine.errors(X_star, near.n_neighbors, near.kernel, near.params, self._bar("joint"))
         return JointPrediction(
-            law, law.variance * near.latent_share, self.shape_, errors, near.latent, self._togetherness(engine)
+            law, law.own * near.latent_share, self.shape_, errors, near.latent, self._togetherness(engine)
         )
 
     def _togetherness(self, engine: Engine) -> Callable[[], Togetherness] | None:
-        """Of a model that is calibrated, and whose rows are many enough to hide some."""
-        if len(self.calibration_rows_) == 0 or len(engine.y) < FEWEST:
+        """Of a model that is calibrated, and whose rows are alike and many enough to hide some."""
+        if len(self.calibration_rows_) == 0 or len(engine.y) < FEWEST or engine.noise is not None:
             return None
         return partial(togetherness_of, self._near(), engine, self._make_engine, self._factors[0])
 
@@ -119,17 +119,12 @@ class JointLaws(DistributionRegressor):
     def _make_engine(self) -> Engine:
         raise NotImplementedError
 
-    def _law_and_near(self, X) -> tuple[Prediction, Listening, Array, Engine]:
+    def _law_and_near(self, X, noise_variance=None) -> tuple[Prediction, Listening, Array, Engine]:
         """Also the rows, checked, and the engine that holds what they are predicted from."""
         check_is_fitted(self)
         engine = self._holding_engine()
-        if engine.noise is not None:
-            raise InvalidInputError(
-                "Laws of many rows together are not there for models that were fitted with noise_variance or "
-                "sample_weight: ask for each row by itself (predict_distribution), or fit without them."
-            )
         near, rows = Listening(**vars(self._near())), check_new_rows(self, X)
-        law, jitter = self._law(rows, engine, near=near)
+        law, jitter = self._law(rows, engine, check_new_noise(self, len(rows), noise_variance), near)
         self._warn_of_jitter(jitter)
         if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)

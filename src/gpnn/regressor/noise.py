@@ -17,7 +17,7 @@ class KnownNoise:
         """Means of y* (q,), and with return_std=True also its standard deviations, noise included; with return_cov=True
         also its covariance matrix (q, q), for up to a few thousand rows."""
         if return_cov:
-            joint = self._joint_law(X)
+            joint = self._joint_law(X, noise_variance)
             return joint.mean, joint.covariance()
         law = self.predict_distribution(X, noise_variance)
         return (law.mean, law.std) if return_std else law.mean

@@ -29,10 +29,10 @@ class Excursion(NamedTuple):
 
 
 def exceedance(law: Prediction, latent_share: Array, shape: Shape, threshold, noise: bool) -> Array:
-    """P(y* > threshold), or P(f > threshold), for each row of a law of y*, of whose variance a share is f's."""
+    """P(y* > threshold), or P(f > threshold), for each row of a law of y*, of whose own variance a share is f's."""
     threshold = _checked_threshold(threshold, len(law))
     if not noise:
-        return ndtr((law.mean - threshold) / np.sqrt(latent_share * law.variance))
+        return ndtr((law.mean - threshold) / np.sqrt(latent_share * law.own))
     z = (threshold - law.mean) / law.std
     above = 1 - shape.cdf(z)
     if law.support is None or shape.name == GAUSSIAN.name:

@@ -52,7 +52,7 @@ class Listening(Near):
 
     @property
     def latent_share(self) -> Array:
-        """Of the variance of y* that is f's (q,)."""
+        """Of the variance of y*, beside what is known of its noise, that is f's (q,)."""
         return self.latent / (self.latent + self.params.noise_variance)
 
 

@@ -169,7 +169,7 @@ class CPU:
         params: Hyperparameters,
         progress: Any = None,
     ) -> CPUErrors:
-        return CPUErrors(self.index, X_star, n_neighbors, kernel, params, self.n_jobs, progress)
+        return CPUErrors(self.index, X_star, n_neighbors, kernel, params, self.n_jobs, progress, self.noise)
 
     def learner(self, rows: NDArray[np.float32], y: Array, seed: int, noise: Noise | None = None) -> CPULearner:
         return CPULearner(rows, y, seed, self.n_jobs, noise)

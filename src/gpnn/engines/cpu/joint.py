@@ -16,7 +16,9 @@ from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.compiled.chain import add_transposed, subtract_predictions
 from gpnn.engines.cpu.chain import WHOLE, make_field, regression
+from gpnn.engines.cpu.solver import local_weights
 from gpnn.engines.index import NeighborIndex
+from gpnn.engines.local import Noise
 from gpnn.engines.parallel import for_each_block, shown
 
 _QUERIES = 64  # that a thread works on at a time
@@ -26,7 +28,8 @@ _KEPT = 2**25  # weights; more are made anew whenever they are needed
 
 
 class CPUErrors:
-    """Of predictions at X_star (q, d) from the nearest n_neighbors rows of an index."""
+    """Of predictions at X_star (q, d) from the nearest n_neighbors rows of an index, of whose noise something may be
+    known."""
 
     _whole = WHOLE
 
@@ -39,11 +42,15 @@ class CPUErrors:
         params: Hyperparameters,
         n_jobs: int | None = None,
         progress: Any = None,
+        noise: Noise | None = None,
     ):
         self.index, self.X, self.m = index, X_star, n_neighbors
         self.kernel, self.params, self.n_jobs = kernel, params, n_jobs
-        self._ratio = params.noise_variance / params.kernel_variance
         self.used, self._number = self._rows_used()
+        of_rows = None if noise is None else noise[self.used].variance(params)
+        self._noise = of_rows  # of the rows used, where it is known
+        self._ratio = np.full(len(self.used), params.noise_variance if of_rows is None else of_rows)[:, None]
+        self._ratio /= params.kernel_variance
         points = np.concatenate([index.points(self.used), X_star])
         with shown(progress, len(points)) as bar:
             self.field = make_field(points, kernel, params.lengthscale, n_jobs, bar, self._whole)
@@ -67,12 +74,12 @@ class CPUErrors:
             part = slice(first, min(n, first + _COLUMNS // 4))
             values = rng.standard_normal((len(self.field), part.stop - part.start))
             drawn[:, part] = self.field.run(values, self.n_jobs)
-        noise = np.sqrt(self._ratio)
+        noise = np.sqrt(self._ratio).astype(np.float32)
         observed = np.empty((len(self.used), n), np.float32)
         for first in range(0, len(observed), _QUERIES * 64):
             part = slice(first, first + _QUERIES * 64)
             observed[part] = drawn[self._rows[part]]
-            observed[part] += noise * rng.standard_normal(observed[part].shape, np.float32)
+            observed[part] += noise[part] * rng.standard_normal(observed[part].shape, np.float32)
 
         def errors(part: slice) -> None:
             found = drawn[self._queries[part]].astype(np.float64)
@@ -98,7 +105,7 @@ class CPUErrors:
             np.add.at(values, (self._queries[members], groups[members] - first), sums[members])
             self._take_from_rows(values, asked)
             self.field.run_transposed(values, self.n_jobs)
-            found[first:last] = (values**2).sum(axis=0) + self._ratio * (asked**2).sum(axis=0)
+            found[first:last] = (values**2).sum(axis=0) + (self._ratio * asked**2).sum(axis=0)
         return self.params.kernel_variance * found
 
     def covariances(self, numbers: NDArray[np.integer]) -> Array:
@@ -149,10 +156,13 @@ class CPUErrors:
             return self._kept[part.start]
         X = self.X[part]
         numbers = self._number[self.index.query(X, self.m).indices]
-        weights, _, _ = self._weights(X, numbers)
+        weights = self._weights(X, numbers)
         if isinstance(part, slice) and len(self.X) * self.m <= _KEPT:
             self._kept[part.start] = numbers, weights
         return numbers, weights
 
-    def _weights(self, X: Array, numbers: NDArray) -> tuple[Array, Array, float]:
-        return regression(X, self._points, numbers, self.kernel, self.params.lengthscale, self._ratio)
+    def _weights(self, X: Array, numbers: NDArray) -> Array:
+        if self._noise is not None:
+            return local_weights(X, self._points[numbers], self.kernel, self.params, self._noise[numbers])
+        ratio = self.params.noise_variance / self.params.kernel_variance
+        return regression(X, self._points, numbers, self.kernel, self.params.lengthscale, ratio)[0]

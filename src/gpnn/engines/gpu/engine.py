@@ -175,7 +175,7 @@ class GPU:
     ) -> CPUErrors:
         """By this machine's cores: there are no kernels of the device's for it yet."""
         rows = X_star.cpu().numpy() if isinstance(X_star, torch.Tensor) else X_star
-        return CPUErrors(self.index, rows, n_neighbors, kernel, params, self.n_jobs, progress)
+        return CPUErrors(self.index, rows, n_neighbors, kernel, params, self.n_jobs, progress, self.noise)
 
     def learner(self, rows: torch.Tensor, y: Array, seed: int, noise: Noise | None = None) -> GPULearner:
         return GPULearner(rows, y, noise)
