@@ -255,15 +255,15 @@ def _something_left(hidden: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def nearest_seen(rows: Array, X: Array, own: Rows, n_neighbors: int, mask: Mask) -> Rows:
     """Numbers (q, m) of the rows nearest to each of X (q, d), but for `own` (−1: none) and what the mask hides."""
+    from gpnn.engines.compiled.rows import smallest  # numba comes with it: not before it is needed
+
     found = np.empty((len(X), n_neighbors), np.int64)
     for part in blocks(len(X), _SEARCHED):
         squared = squared_distances(X[part], rows)
         squared[mask(part)] = np.inf
         mine = np.flatnonzero(own[part] >= 0)
         squared[mine, own[part][mine]] = np.inf
-        near = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors]
-        order = np.argsort(np.take_along_axis(squared, near, axis=1), axis=1, kind="stable")
-        found[part] = np.take_along_axis(near, order, axis=1)
+        smallest(squared, found[part])
     return found
 
 

@@ -41,3 +41,25 @@ def rank_rows(X, knots, reach, out):
                     out[i, j] = 0.5 * (below + upto - 1)
                 else:
                     out[i, j] = below - 1 + (x - column[below - 1]) / (column[below] - column[below - 1])
+
+
+@jit
+def smallest(values, found):
+    """The columns of the least of each row's values (q, n), the least first, to found (q, m); m ≤ n."""
+    q, n = values.shape
+    m = found.shape[1]
+    kept = np.empty(m, values.dtype)
+    for i in range(q):
+        count = 0
+        for j in range(n):
+            value = values[i, j]
+            if count == m and value >= kept[m - 1]:
+                continue
+            at = count if count < m else m - 1
+            count = min(count + 1, m)
+            while at > 0 and kept[at - 1] > value:
+                kept[at] = kept[at - 1]
+                found[i, at] = found[i, at - 1]
+                at -= 1
+            kept[at] = value
+            found[i, at] = j
