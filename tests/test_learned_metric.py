@@ -54,7 +54,7 @@ def test_candidates_sizes_and_stages_are_reported(fitted):
     pairs = {(c["whitening"], c["kernel"]) for c in tried}
     assert pairs > {(whitening, "exponential") for whitening in ("diagonal", "full", "ranks")}
     assert pairs > {(fitted.fit_report_["whitening"], kernel) for kernel in KERNELS}
-    scores = [c["nll"] + np.log(c["rmse"]) for c in tried]
+    scores = [c["nll"] + np.log(c["rmse"]) + 0.01 * c["mapped"] for c in tried]
     assert scores == sorted(scores)
     assert {c["refined"] for c in tried} == {True, False}
     assert fitted.kernel_ == tried[0]["kernel"]
@@ -62,6 +62,28 @@ def test_candidates_sizes_and_stages_are_reported(fitted):
     low, high = fitted.alpha_interval_
     assert low < fitted.alpha_ < high
     assert set(report["shapes"]) == {"gaussian", "student_t", "empirical"}
+
+
+def test_a_function_of_sums_gets_a_map_that_goes_into_the_whitener(few_steps, tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, size=(4000, 5)) * [1.0, 100.0, 1.0, 1.0, 1e-3]
+    y = np.sin(3 * (X[:, 0] + X[:, 1] / 100 + X[:, 2] + X[:, 3])) + 0.05 * rng.normal(size=len(X))
+    settings = {"kernel": "matern52", "whitening": "diagonal", "far": False, "random_state": 0}
+    columns, mapped = (GPnnRegressor(refine=refine, **settings).fit(X[:3000], y[:3000]) for refine in ("columns", True))
+    assert columns.whitener_.x_map.ndim == 1
+    assert not any(c["mapped"] for c in columns.fit_report_["candidates"])
+    assert mapped.whitener_.x_map.ndim == 2
+    assert mapped.fit_report_["candidates"][0]["mapped"]
+    errors = [model.evaluate(X[3000:], y[3000:])["rmse"] for model in (columns, mapped)]
+    assert errors[1] < 0.9 * errors[0]
+    explanation = mapped.explain(X[3000:3020])
+    np.testing.assert_allclose(explanation.mean(), mapped.predict(X[3000:3020]), atol=1e-3)
+    np.testing.assert_allclose(explanation.columns.sum(axis=1), 1)
+    share = mapped.relevance().share
+    assert share[:4].min() > 5 * abs(share[4])
+    mapped.save(tmp_path / "mapped.gpnn")
+    loaded = GPnnRegressor.load(tmp_path / "mapped.gpnn")
+    np.testing.assert_array_equal(loaded.predict(X[3000:]), mapped.predict(X[3000:]))
 
 
 def test_same_seed_same_numbers_whatever_the_threads(data, few_steps):

@@ -1,5 +1,7 @@
 """The predictive likelihood, what it is minimised with, and what comes of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,9 @@ from gpnn.engines import Probes, reference
 from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
 from gpnn.engines.compiled.likelihood import predictive_likelihood, predictive_likelihoods, scratch
 from gpnn.engines.cpu.learner import CPULearner
+from gpnn.engines.local import Noise
 from gpnn.kernels import KERNELS, get_kernel
-from gpnn.stages.refinement import predict, refine
+from gpnn.stages.refinement import predict, promise_of_map, refine, refine_map, start_in
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -39,6 +42,73 @@ def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_r
     assert loss == pytest.approx(0.5 * (np.log(2 * np.pi * variance) + error**2 / variance), rel=1e-10)
     numerical = [(value(theta + h)[0] - value(theta - h)[0]) / 2e-6 for h in 1e-6 * np.eye(d + 2)]
     np.testing.assert_allclose(gradient, numerical, atol=1e-7)
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_gradient_in_a_map_is_right(kernel, known, rng):
+    X, y = rng.normal(size=(40, 3)).astype(np.float32), rng.normal(size=40)
+    noise = Noise(rng.uniform(0.2, 2, 40), rng.uniform(0, 1, 40)) if known else None
+    probes = Probes(X[:4], y[:4], np.arange(4), noise[:4] if known else None)
+    near = CPULearner(X, y, seed=0, n_jobs=1, noise=noise).neighborhoods(probes, np.eye(3), 13)
+    x_map, variances, batch = np.eye(3) + 0.3 * rng.normal(size=(3, 3)), np.array([0.9, 0.05]), np.array([0, 2, 3])
+
+    def loss(x_map, variances):
+        """The mean −log density of what `predict` says in the mapped space."""
+        after = CPULearner((X @ x_map), y, 0, 1, noise).among(probes[batch].after(x_map), near.neighbors[batch])
+        after = replace(after, probes=replace(after.probes, X=probes.X[batch] @ x_map))
+        law, _ = after.predict(get_kernel(kernel), Hyperparameters(1.0, *variances))
+        return np.sum(0.5 * (np.log(2 * np.pi * law.variance) + (probes.y[batch] - law.mean) ** 2 / law.variance))
+
+    by_map, by_variances, count, _ = near.map_gradient(batch, get_kernel(kernel), x_map, variances, 1.0, 1.0)
+    assert count == 3
+    for k, h in enumerate(1e-6 * np.eye(9).reshape(9, 3, 3)):
+        numerical = (loss(x_map + h, variances) - loss(x_map - h, variances)) / 2e-6
+        assert by_map.flat[k] == pytest.approx(numerical, rel=1e-4, abs=1e-6)
+    for k, h in enumerate(1e-6 * np.eye(2)):
+        numerical = (loss(x_map, variances + h) - loss(x_map, variances - h)) / 2e-6
+        assert by_variances[k] == pytest.approx(numerical, rel=1e-4, abs=1e-6)
+
+
+def test_a_map_finds_the_sum_that_matters():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(3000, 4)).astype(np.float32)
+    y = np.sin(6 * (X[:, 0] + X[:, 1] + X[:, 2])) + 0.02 * rng.normal(size=3000)
+    learner, kernel, rounds = CPULearner(X, y, seed=0, n_jobs=1), get_kernel("matern52"), (60, 60)
+    learn, judge = (probes_of(X, y, numbers) for numbers in (np.arange(500, 3000), np.arange(500)))
+    start = refine(learner, learn, kernel, Hyperparameters(1.0, 1.0, 0.1), rounds, np.random.default_rng(0))
+    x_map, params = refine_map(learner, learn, kernel, start, rounds, np.random.default_rng(1))
+    along, across = np.array([1.0, 1, 0, 0]) @ x_map, np.array([1.0, -1, 0, 0]) @ x_map
+    assert np.linalg.norm(across) < 0.3 * np.linalg.norm(along)
+    mapped = predict(learner.after(x_map), judge.after(x_map), kernel, params)
+    laws = predict(learner, judge, kernel, start)[0], mapped[0]
+    before, after = (np.sqrt(np.mean((judge.y - law.mean) ** 2)) for law in laws)
+    assert after < 0.9 * before
+
+
+def test_a_map_promises_something_only_where_columns_belong_together(rng):
+    X = rng.uniform(-1, 1, size=(3000, 5)).astype(np.float32)
+    noise, kernel = 0.1 * rng.normal(size=3000), get_kernel("matern52")
+    promises = []
+    for y in (np.sin(4 * X[:, 0]) + X[:, 1] + noise, np.sin(3 * X[:, :4].sum(axis=1)) + noise):
+        learner, learn = CPULearner(X, y, seed=0, n_jobs=1), probes_of(X, y, np.arange(3000))
+        params = refine(learner, learn, kernel, Hyperparameters(1.0, 1.0, 0.1), (60, 60), np.random.default_rng(0))
+        promises.append(promise_of_map(learner, learn, kernel, params, np.random.default_rng(1)))
+    assert promises[0] < 0.01
+    assert promises[1] > 0.1
+
+
+def test_another_kernel_begins_where_it_predicts_well(relevant_and_not):
+    X, y = relevant_and_not
+    learner, learn = CPULearner(X, y, seed=0, n_jobs=1), probes_of(X, y, np.arange(3000))
+    rough = refine(
+        learner, learn, get_kernel("exponential"), Hyperparameters(1.0, 1.0, 0.1), (60, 60), np.random.default_rng(0)
+    )
+    start = start_in(learner, learn, get_kernel("rbf"), rough, np.random.default_rng(1))
+    np.testing.assert_allclose(start.lengthscale / start.lengthscale[0], rough.lengthscale / rough.lengthscale[0])
+    laws = [predict(learner, learn[:500], get_kernel("rbf"), params)[0] for params in (rough, start)]
+    before, after = (np.mean(np.log(law.variance) + (learn.y[:500] - law.mean) ** 2 / law.variance) for law in laws)
+    assert after < before - 0.5
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -139,8 +139,13 @@ class Learner(Protocol):
         """One that goes its own way, with so many threads."""
         ...
 
+    def after(self, x_map: Array) -> Learner:
+        """Of the same rows, each times the map (d, d)."""
+        ...
+
     def neighborhoods(self, probes: Probes, lengthscale: Array | float, n_neighbors: int) -> Neighborhoods:
-        """The probes with their nearest other rows when columns are divided by the lengthscale."""
+        """The probes with their nearest other rows when columns are divided by the lengthscale, or multiplied by a map
+        (d, d)."""
         ...
 
     def among(self, probes: Probes, neighbors: NDArray[np.int64]) -> Neighborhoods:
@@ -154,6 +159,12 @@ class Neighborhoods(Protocol):
     ) -> tuple[Array, int, float]:
         """Of Σl* over some of the probes, in θ = (l_1 … l_d, σ_f², σ_ξ²); over how many (where K is positive definite);
         the mean innovation of all rows but the first. share, typical: see `compiled.likelihood`."""
+        ...
+
+    def map_gradient(
+        self, chosen: NDArray, kernel: Kernel, x_map: Array, variances: Array, share: float, typical: float
+    ) -> tuple[Array, Array, int, float]:
+        """The same where rows are multiplied by a map (d, d): in that map, and in (σ_f², σ_ξ²)."""
         ...
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
@@ -183,6 +194,10 @@ class Probes:
     @property
     def known(self) -> Array | None:
         return None if self.noise is None else self.noise.known
+
+    def after(self, x_map: Array) -> Probes:
+        """The same, each row times the map (d, d)."""
+        return Probes((self.X @ x_map).astype(np.float32), self.y, self.own, self.noise)
 
     def __len__(self) -> int:
         return len(self.y)

@@ -37,7 +37,7 @@ from gpnn.stages.mean import MEANS, add_mean, fit_mean, make_mean, means_at
 from gpnn.stages.near import Near
 from gpnn.stages.noise import check_new_noise, check_noise, known_noise, moments
 from gpnn.stages.recalibration import UNCHANGED, rescaled
-from gpnn.stages.selection import LARGER_SAMPLES, Sample, choose, score, settle
+from gpnn.stages.selection import LARGER_SAMPLES, Effort, Sample, choose, score, settle
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.suspects import Suspects, leave_out_suspects
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
@@ -59,7 +59,8 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
     n_neighbors : m, the training rows that each prediction uses; "auto" for the fewest that do as well as 400
     whitening : "full" (decorrelate the columns), "diagonal" (scale them), "ranks" (scale their ranks: for skewed ones)
         or "none"; "auto" lets held-out rows decide
-    refine : learn one lengthscale per column where predictions happen, and search neighbours in that metric
+    refine : learn a metric where predictions happen, and search neighbours in it: one lengthscale per column, and a
+        linear map of the columns where held-out rows gain by it; "columns": lengthscales only
     mean : "constant", "zero", "linear", or any scikit-learn regressor: taken out of y first, added back in the end
     params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
     n_blocks, block_size, optimizer : phase 1 where refine=False: w random blocks of s rows, "lbfgs" or the paper's
@@ -111,7 +112,7 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
         kernel: str = "auto",
         n_neighbors: int | str = "auto",
         whitening: str = "auto",
-        refine: bool = True,
+        refine: bool | str = True,
         mean="constant",
         params: Hyperparameters | None = None,
         n_blocks: int = 10,
@@ -301,7 +302,8 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
         whiteners = {mode: self._whitener(X, y, mode, mode == modes[-1], weights) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng, noise=noise)
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
-        candidates = choose(sample, whiteners, kernels, self.refine, thorough, rng, engine, self._bar("choose"))
+        how = Effort(bool(self.refine), self.refine is True, thorough)
+        candidates = choose(sample, whiteners, kernels, how, rng, engine, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
         more_helps = candidates[0].refined and X.shape[1] <= _WIDE
         for numbers, finalists in LARGER_SAMPLES if more_helps else ():
@@ -313,7 +315,7 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
             report.setdefault("finalists", []).extend(candidate.row() for candidate in candidates)
         best = candidates[0]
         self.kernel_ = best.kernel
-        self.whitener_, report["whitening"] = whiteners[best.whitening], best.whitening
+        self.whitener_, report["whitening"] = whiteners[best.whitening].after(best.x_map), best.whitening
         few = best.refined and len(X) < FEW and len(holdout.hidden) == 0
         folds = cross_fit(X, y, holdout, best, self.whitener_, engine, rng, noise) if few else []
         self._search_in_metric_of(best.params)

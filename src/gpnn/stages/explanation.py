@@ -48,7 +48,7 @@ class Explanation:
     """(q,): how many rows it comes to, (Σ|w|)² / Σw²: 1 if a single row decided, k if all did alike."""
     columns: Array
     """(q, d): the share of each input column in the squared distances of those rows from the query, weighted by |w|.
-    With whitening="full", correlated columns can have negative shares: they bring rows nearer."""
+    With whitening="full" or a learned map, a column can have a negative share: it brings rows nearer."""
     distances: Array
     """(q, m) of the m nearest rows, in the learned metric."""
     support: Array | None

@@ -21,6 +21,7 @@ SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])
 """m is chosen among these."""
 MOST_JUDGES = 50_000
 _FIRST_JUDGES, _FEWER_JUDGES = 4000, 6000
+_SCOUTS = 1000  # judges that are predicted from as many neighbours as there may be
 _TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 
 
@@ -100,9 +101,33 @@ class Judges:
         return calibration, (y - law.mean) / calibration(law, innovations).std
 
     def _choose_size(self, rows, most: int, report: dict) -> tuple[int, LocalSolution]:
-        """The fewest neighbours that predict the rows as well as any number does, and those predictions."""
+        """The fewest neighbours that predict the rows as well as any number does, and those predictions.
+
+        Systems of 400 rows take ten times as long as those of 150: a few scouts say how large they must be."""
         sizes = np.append(SIZES[most > SIZES], most)
-        solution = self._predict(rows, sizes)
+        solution = self._predict(rows[:_SCOUTS], sizes)
+        curve, at = self._curve(rows[:_SCOUTS], sizes, solution)
+        if len(rows) > _SCOUTS:
+            sizes = sizes[: at + 3]
+            more = self._predict(rows[_SCOUTS:], sizes)
+            mean, variance = (
+                np.concatenate([getattr(of, name)[:, : len(sizes)] for of in (solution, more)])
+                for name in ("mean", "variance")
+            )
+            innovations = np.concatenate([solution.innovations[:, : sizes[-1]], more.innovations])
+            solution = LocalSolution(mean, variance, np.append(solution.jitter, more.jitter), innovations)
+            rmse, nll = (
+                min(p[name] for p in curve) - min(p[name] for p in curve[: len(sizes)]) for name in ("rmse", "nll")
+            )
+            curve, at = self._curve(rows, sizes, solution, rmse, nll)
+        report["m_curve"] = curve
+        mean, variance, m = solution.mean[:, at : at + 1], solution.variance[:, at : at + 1], int(sizes[at])
+        return m, LocalSolution(mean, variance, solution.jitter, solution.innovations[:, :m])
+
+    def _curve(
+        self, rows, sizes: NDArray, solution: LocalSolution, rmse: float = 0.0, nll: float = 0.0
+    ) -> tuple[list[dict], int]:
+        """How well each size does, and which is to be taken. rmse, nll: what larger ones would change."""
         y = self.whitener.transform_y(self.y[rows])
         curve = []
         for m, mean, variance in zip(sizes, solution.mean.T, solution.variance.T, strict=True):
@@ -110,12 +135,10 @@ class Judges:
             law = fit_calibration(y, law, innovations)(law, innovations)
             curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y, law), "nll": metrics.nll(y, law)})
         best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
+        best_rmse, best_nll = best_rmse + rmse, best_nll + nll
         good = [p for p in curve if p["rmse"] <= 1.005 * best_rmse and p["nll"] <= best_nll + 0.005]
         chosen = good[0] if good else min(curve, key=lambda point: point["rmse"] / best_rmse + point["nll"] - best_nll)
-        report["m_curve"] = curve
-        at, m = curve.index(chosen), int(chosen["n_neighbors"])
-        mean, variance = solution.mean[:, at : at + 1], solution.variance[:, at : at + 1]
-        return m, LocalSolution(mean, variance, solution.jitter, solution.innovations[:, :m])
+        return curve, curve.index(chosen)
 
     def _calibrate(
         self, rows, n_neighbors: int, as_needed: bool, local: bool, solutions: list[LocalSolution], report: dict

@@ -22,8 +22,12 @@ _MOST_QUERIES = 2048  # per round; beyond, minibatches come back to the same row
 _SHARE = 0.3  # of the typical scale in that of a neighbourhood
 _NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
 _RATE, _REACH = 0.1, 0.5  # of Adam: the longest step in one logarithm, and in all of them together
+_MAP_RATE, _MAP_REACH = 0.05, 0.4  # in one element of a linear map, and in those of one row or column of it together
+_PART = 16  # rows whose mean slope is one observation, where a map's promise is looked at
 _AVERAGED = 4  # the mean of the last fourth of the steps is the result
 _LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
+_TRIED = 400  # rows that say where another kernel begins
+_SHORTER, _NOISIER = (0.06, 0.12, 0.25, 0.5), (1.0, 5.0, 25.0)
 _MOST_NEIGHBORS = 63  # of a prediction that judges
 
 
@@ -55,34 +59,149 @@ def refine(
     most_queries: int = _MOST_QUERIES,
 ) -> Hyperparameters:
     """θ̂ after as many Adam steps as `rounds` says, with neighbours found anew at the start of each round."""
+    d = learner.shape[1]
+    theta = np.exp(_descend(Lengthscales(d), learner, probes, kernel, start, rounds, rng, progress, most_queries))
+    return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
+
+
+def start_in(
+    learner: Surroundings, probes: ProbeSource, kernel: Kernel, known: Hyperparameters, rng: np.random.Generator
+) -> Hyperparameters:
+    """Where to begin with another kernel in a metric that is known: of a few factors of all lengthscales and of the
+    noise, those that predict best from the same neighbours, with variances in between as they come out."""
+    chosen = probes[rng.choice(len(probes), min(len(probes), _TRIED), replace=False)]
+    n, d = learner.shape
+    around = learner.neighborhoods(chosen, known.lengthscale, min(_NEIGHBORS, n - 1))
+    best, least = known, np.inf
+    for shorter in _SHORTER:
+        for noisier in _NOISIER:
+            lengthscale = shorter * np.broadcast_to(known.lengthscale, d)
+            params = Hyperparameters(lengthscale, known.kernel_variance, noisier * max(known.noise_variance, 1e-6))
+            law, _ = around.predict(kernel, params)
+            fine = np.isfinite(law.variance)
+            scale = float(np.mean((chosen.y - law.mean)[fine] ** 2 / law.variance[fine])) if fine.any() else np.nan
+            loss = np.mean(np.log(law.variance[fine])) + np.log(scale)
+            if loss < least:
+                best, least = params.scaled(scale), loss
+    return best
+
+
+def refine_map(
+    learner: Learner,
+    probes: ProbeSource,
+    kernel: Kernel,
+    start: Hyperparameters,
+    rounds: tuple[int, ...],
+    rng: np.random.Generator,
+    progress: str | None = None,
+) -> tuple[Array, Hyperparameters]:
+    """The same for a map (d, d) of the rows, beyond one lengthscale for each column; θ̂ is for rows that went through
+    it."""
+    d = learner.shape[1]
+    metric = LinearMap(d)
+    u = _descend(metric, learner, probes, kernel, start, rounds, rng, progress, _MOST_QUERIES)
+    kernel_variance, noise_variance = np.exp(u[d : d + 2])
+    return metric(u), Hyperparameters(np.ones(d), float(kernel_variance), float(noise_variance))
+
+
+def promise_of_map(
+    learner: Learner, probes: ProbeSource, kernel: Kernel, params: Hyperparameters, rng: np.random.Generator
+) -> float:
+    """How much l* would fall, for each row, with a linear map: Σ(t² − 1)/2q over the slopes in its elements, from their
+    means and standard errors over q rows. That is where one step by the Fisher information leads, less what noise
+    would make of it."""
+    d = learner.shape[1]
+    metric = LinearMap(d)
+    chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES), replace=False)]
+    u = np.zeros(metric.size)
+    u[: d + 2] = np.log([*np.broadcast_to(params.lengthscale, d), params.kernel_variance, params.noise_variance])
+    around = learner.neighborhoods(chosen, metric(u), min(_NEIGHBORS, learner.shape[0] - 1))
+    parts = [np.arange(first, first + _PART) for first in range(0, len(chosen) - _PART + 1, _PART)]
+    slopes = np.array([metric.slope(around, part, kernel, u, 1.0)[0][d + 2 :] for part in parts])
+    variance = np.var(slopes, axis=0, ddof=1) / len(parts)
+    moved = variance > 0  # not the diagonal, nor columns without variance
+    return float(np.sum(np.mean(slopes, axis=0)[moved] ** 2 / variance[moved] - 1) / (2 * _PART * len(parts)))
+
+
+class Lengthscales:
+    """The metric x/l. Parameters: the logarithms of l_1 … l_d, σ_f², σ_ξ²."""
+
+    def __init__(self, d: int):
+        self.d, self.size = d, d + 2
+        self.rate: Array | float = min(_RATE, _REACH / np.sqrt(d + 2))
+
+    def __call__(self, u: Array) -> Array:
+        return np.exp(u[: self.d])
+
+    def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
+        """Of Σl* of the batch, for how many that could be computed, and their mean innovation."""
+        theta = np.exp(u)
+        gradient, count, innovation = around.gradient(batch, kernel, theta, _SHARE, typical)
+        return gradient * theta, count, innovation
+
+
+class LinearMap:
+    """The metric (I + E)ᵀ(x/l), for functions of sums and differences of columns. Parameters: those of `Lengthscales`,
+    and E, whose diagonal stays at 0."""
+
+    def __init__(self, d: int):
+        self.d, self.size = d, d + 2 + d * d
+        self.rate = np.full(self.size, min(_MAP_RATE, _MAP_REACH / d))
+        self.rate[: d + 2] = Lengthscales(d).rate
+
+    def __call__(self, u: Array) -> Array:
+        return np.exp(-u[: self.d, None]) * (np.eye(self.d) + u[self.d + 2 :].reshape(self.d, self.d))
+
+    def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
+        d, x_map, variances = self.d, self(u), np.exp(u[self.d : self.d + 2])
+        by_map, by_variances, count, innovation = around.map_gradient(batch, kernel, x_map, variances, _SHARE, typical)
+        by_E = np.exp(-u[:d, None]) * by_map
+        np.fill_diagonal(by_E, 0.0)
+        slope = np.concatenate([-np.sum(x_map * by_map, axis=1), by_variances * variances, by_E.ravel()])
+        return slope, count, innovation
+
+
+def _descend(
+    metric: Lengthscales | LinearMap,
+    learner: Surroundings,
+    probes: ProbeSource,
+    kernel: Kernel,
+    start: Hyperparameters,
+    rounds: tuple[int, ...],
+    rng: np.random.Generator,
+    progress: str | None,
+    most_queries: int,
+) -> Array:
+    """The metric's parameters: the mean of the last steps."""
     n, d = learner.shape
     m = min(_NEIGHBORS, n - 1)
     if m < 1:
         raise InvalidInputError("Refinement needs at least two rows.")
-    u = np.log([*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)])
-    adam = Adam(len(u), n_steps=sum(rounds))
+    u = np.zeros(metric.size)
+    u[: d + 2] = np.log(
+        [*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)]
+    )
+    adam = Adam(metric.rate, metric.size, n_steps=sum(rounds))
     typical = 1.0
     averaged, total = -(-sum(rounds) // _AVERAGED), np.zeros_like(u)
     with progress_bar(sum(rounds), progress) as bar:
         for n_steps in rounds:
             chosen = probes[rng.choice(len(probes), min(len(probes), most_queries, n_steps * _BATCH), replace=False)]
-            neighborhoods = learner.neighborhoods(chosen, np.exp(u[:d]), m)
+            neighborhoods = learner.neighborhoods(chosen, metric(u), m)
             for _ in range(n_steps):
                 batch = rng.choice(len(chosen), min(_BATCH, len(chosen)), replace=False)
-                theta = np.exp(u)
-                gradient, count, innovation = neighborhoods.gradient(batch, kernel, theta, _SHARE, typical)
+                slope, count, innovation = metric.slope(neighborhoods, batch, kernel, u, typical)
                 if count == 0:  # nowhere positive definite: more noise will help
-                    slope = np.zeros(d + 2)
-                    slope[-1] = -1.0
+                    slope = np.zeros(metric.size)
+                    slope[d + 1] = -1.0
                 else:
                     typical += 0.1 * (innovation - typical)
-                    slope = gradient * theta / count
+                    slope = slope / count
                 u += adam.step(slope)
-                u[-1] = max(u[-1], _LOWEST)
+                u[d + 1] = max(u[d + 1], _LOWEST)
                 total += u if adam.left < averaged else 0.0
                 bar.update()
-    theta = np.exp(total / averaged)
-    return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
+    return total / averaged
 
 
 def predict(learner: Learner, probes: Probes, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
@@ -98,10 +217,9 @@ class Adam:
     going astray.
     """
 
-    def __init__(self, size: int, n_steps: int):
+    def __init__(self, rate: Array | float, size: int, n_steps: int):
         self.first, self.second = np.zeros(size), np.zeros(size)
-        self.n_steps, self.number = n_steps, 0
-        self.rate = min(_RATE, _REACH / np.sqrt(size))
+        self.rate, self.n_steps, self.number = rate, n_steps, 0
 
     @property
     def left(self) -> int:

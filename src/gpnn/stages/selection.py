@@ -20,20 +20,40 @@ from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout
-from gpnn.stages.refinement import predict, refine
+from gpnn.stages.refinement import predict, promise_of_map, refine, refine_map, start_in
 from gpnn.stages.whitening import Whitener
 
 _SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; fewer, to 10,000, if columns are many
 LARGER_SAMPLES = ((3_200_000, 4), (32_000_000, 1))
 """Numbers (rows times columns) of the samples on which the leading four, and then the winner, are refined further."""
 _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
-_FIRST, _NEXT, _LAST = (40, 60, 100), (50, 50), (100,) * 2  # Adam steps by round: first kernel, others, larger samples
-_HEATS = ((4, (100,) * 3),)  # how many leading pairs go on, and for how many steps
-_THOROUGH_HEATS = ((6, (50,) * 4), (2, (50,) * 12))  # where no larger sample follows
+_FIRST, _MORE = (40, 60), (100,)  # Adam steps by round of the first kernel, and again where that looked well
+_NEXT, _LAST = (50, 50), (100,) * 2  # of other kernels, in its metric; on larger samples
+_MOST_MAPPED, _FEWEST_MAPPED, _ROWS_OF_ELEMENT = 40, 1500, 10  # columns; rows, and for each element of the map
+_PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
+_MAP_PRICE = 0.01  # what it must gain in `_score`: lengthscales of single columns are easier to read
 _FIRST_KERNEL = "exponential"
-_SMOOTHER = 0.25  # lengthscales of the other kernels, to begin with, in units of those of the first
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
+_GAIN = 0.003  # in `_score`: less is not worth going on for
 _BLOCKS, _BLOCK_SIZE = 5, 200
+
+
+@dataclass(frozen=True)
+class Heat:
+    """How many leading pairs go on, if they are no farther behind than that in `_score`; for how many steps."""
+
+    places: int
+    behind: float
+    rounds: tuple[int, ...]
+    with_map: bool = False
+    """With a linear map from now on."""
+    repeats: int = 1
+    """How often at most, as long as the best gains by it."""
+
+
+_MAPS = Heat(2, 0.1, (50,) * 6, with_map=True)
+_HEATS = (Heat(4, 0.2, (100,) * 3), _MAPS)
+_THOROUGH_HEATS = (Heat(4, 0.1, (50,) * 3), _MAPS, Heat(2, 0.01, (50,) * 6, repeats=2))  # if no larger sample follows
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +64,16 @@ class Candidate:
     kernel: str
     refined: bool
     params: Hyperparameters
-    rmse: float
-    nll: float
-    crps: float
-
-    def in_kernel(self, kernel: str) -> Candidate:
-        """The same metric, for another kernel to begin with."""
-        params = replace(self.params, lengthscale=_SMOOTHER * np.asarray(self.params.lengthscale))
-        return replace(self, kernel=kernel, params=params)
+    rmse: float = np.inf
+    nll: float = np.inf
+    crps: float = np.inf
+    x_map: Array | None = None
+    """What whitened rows are multiplied by before `params` apply: (d, d), None for nothing."""
 
     def row(self) -> dict:
         """For the report: what was tried, and its scores."""
-        return {name: value for name, value in vars(self).items() if name != "params"}
+        told = {name: value for name, value in vars(self).items() if name not in ("params", "x_map")}
+        return told | {"mapped": self.x_map is not None}
 
 
 _Task = Callable[[np.random.Generator], list[Candidate]]
@@ -133,6 +151,13 @@ class Space:
         """For one candidate, whose metric will go its own way."""
         return replace(self, learner=self.learner.branch(n_jobs))
 
+    def after(self, x_map: Array | None) -> Space:
+        """With rows that went through a map."""
+        if x_map is None:
+            return self
+        learn = replace(self.learn, whitener=self.learn.whitener.after(x_map))
+        return replace(self, learner=self.learner.after(x_map), learn=learn, judge=self.judge.after(x_map))
+
     def phase_1(self, kernel: str, rng: np.random.Generator) -> Hyperparameters:
         n = len(self.y)
         size = min(_BLOCK_SIZE, n)
@@ -143,32 +168,57 @@ class Space:
     def refined(
         self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None
     ) -> Candidate:
+        """In its own space: what it has learned so far goes on."""
+        if begun.x_map is not None:
+            return self.mapped(begun, rounds, rng, progress)
         kernel = get_kernel(begun.kernel)
         params = refine(self.learner, self.learn, kernel, begun.params, rounds, rng, progress)
-        return self.judged(begun.whitening, begun.kernel, True, params)
+        return self.judged(replace(begun, refined=True, params=params))
 
-    def judged(self, whitening: str, kernel: str, refined: bool, params: Hyperparameters) -> Candidate:
-        y = self.judge.y
-        law, innovations = predict(self.learner, self.judge, get_kernel(kernel), params)
+    def mapped(
+        self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None
+    ) -> Candidate:
+        """With a linear map that was learned, after the one that it has."""
+        space, kernel = self.after(begun.x_map), get_kernel(begun.kernel)
+        x_map, params = refine_map(space.learner, space.learn, kernel, begun.params, rounds, rng, progress)
+        x_map = x_map if begun.x_map is None else begun.x_map @ x_map
+        return self.judged(replace(begun, refined=True, params=params, x_map=x_map))
+
+    def promises(self, begun: Candidate, rng: np.random.Generator) -> bool:
+        """Whether a map is worth learning."""
+        return promise_of_map(self.learner, self.learn, get_kernel(begun.kernel), begun.params, rng) > _PROMISE
+
+    def judged(self, candidate: Candidate) -> Candidate:
+        """As it does on the judges."""
+        space = self.after(candidate.x_map)
+        y = space.judge.y
+        law, innovations = predict(space.learner, space.judge, get_kernel(candidate.kernel), candidate.params)
         law = fit_calibration(y, law, innovations)(law, innovations)
-        scores = (metric(y, law) for metric in (metrics.rmse, metrics.nll, metrics.crps))
-        return Candidate(whitening, kernel, refined, params, *scores)
+        rmse, nll, crps = (metric(y, law) for metric in (metrics.rmse, metrics.nll, metrics.crps))
+        return replace(candidate, rmse=rmse, nll=nll, crps=crps)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """refined: one lengthscale per column, fitted where predictions happen; maps: and linear maps of the columns.
+    thorough: this is the last word on them."""
+
+    refined: bool = True
+    maps: bool = True
+    thorough: bool = False
 
 
 def choose(
     sample: Sample,
     whiteners: Mapping[str, Whitener],
     kernels: Sequence[str],
-    refined: bool,
-    thorough: bool,
+    how: Effort,
     rng: np.random.Generator,
     engine: Engine,
     progress: str | None = None,
 ) -> list[Candidate]:
     """All that were tried, the best first: every whitening with one kernel; all kernels where that looked well, in the
     metric learned with it; then the leading ones in heats, for longer.
-
-    `refined`: one lengthscale per column, fitted where predictions happen. `thorough`: this is the last word on them.
     """
     spaces = {name: sample.whitened(whitener, rng, engine) for name, whitener in whiteners.items()}
     for space in spaces.values():
@@ -183,14 +233,33 @@ def choose(
         space = branch(whitening, kernel)
 
         def task(own_rng: np.random.Generator) -> list[Candidate]:
-            start = space.judged(whitening, kernel, False, space.phase_1(kernel, own_rng))
-            return [start, space.refined(start, _FIRST, own_rng)] if refined else [start]
+            start = space.judged(Candidate(whitening, kernel, False, space.phase_1(kernel, own_rng)))
+            return [start, space.refined(start, _FIRST, own_rng)] if how.refined else [start]
 
         return task
 
-    def go_on(begun: Candidate, rounds: tuple[int, ...]) -> _Task:
+    def go_on(begun: Candidate, rounds: tuple[int, ...], with_map: bool = False) -> _Task:
         space = branch(begun.whitening, begun.kernel)
-        return lambda own_rng: [space.refined(begun, rounds, own_rng)]
+        if not with_map:
+            return lambda own_rng: [space.refined(begun, rounds, own_rng)]
+        return lambda own_rng: [space.mapped(begun, rounds, own_rng)] if space.promises(begun, own_rng) else []
+
+    def in_kernel(known: Candidate, kernel: str) -> _Task:
+        space = branch(known.whitening, kernel)
+
+        def task(own_rng: np.random.Generator) -> list[Candidate]:
+            params = start_in(space.learner, space.learn, get_kernel(kernel), known.params, own_rng)
+            return [space.refined(replace(known, kernel=kernel, params=params), _NEXT, own_rng)]
+
+        return task
+
+    def run(heat: Heat) -> None:
+        for _ in range(heat.repeats):
+            before = _score(candidates[0])
+            leaders = _leaders(candidates, heat.places, heat.behind)
+            do([go_on(leader, heat.rounds, heat.with_map) for leader in leaders])
+            if _score(candidates[0]) > before - _GAIN:
+                return
 
     def do(tasks: list[_Task]) -> None:
         candidates.extend(_all_of(tasks, rng, engine.n_learners, progress))
@@ -198,15 +267,23 @@ def choose(
 
     one, *others = sorted(kernels, key=lambda kernel: kernel != _FIRST_KERNEL)
     do([begin(whitening, one) for whitening in spaces])
-    enough = _score(candidates[0]) + _CLEARLY_WORSE
-    good = {candidate.whitening: candidate for candidate in reversed(candidates) if _score(candidate) < enough}
-    if refined:
-        do([go_on(known.in_kernel(kernel), _NEXT) for known in good.values() for kernel in others])
-        for n_leaders, rounds in _THOROUGH_HEATS if thorough else _HEATS:
-            do([go_on(leader, rounds) for leader in _leaders(candidates, n_leaders)])
+    good = _best_of_whitenings(candidates)
+    if how.refined:
+        do([go_on(known, _MORE) for known in good.values()])
+        good = _best_of_whitenings(candidates)
+        do([in_kernel(known, kernel) for known in good.values() for kernel in others])
+        maps = how.maps and can_map(*sample.rows.shape)
+        for heat in _THOROUGH_HEATS if how.thorough else _HEATS:
+            if maps or not heat.with_map:
+                run(heat)
     else:
         do([begin(whitening, kernel) for whitening in good for kernel in others])
     return candidates
+
+
+def can_map(n: int, d: int) -> bool:
+    """Whether there are rows enough to learn a map (d, d) from, and not too many columns."""
+    return 1 < d <= _MOST_MAPPED and n >= max(_FEWEST_MAPPED, _ROWS_OF_ELEMENT * d * d)
 
 
 def settle(
@@ -233,7 +310,7 @@ def settle(
     def task_of(begun: Candidate) -> _Task:
         space = spaces[begun.whitening].branch(threads)
         return lambda own_rng: [
-            space.judged(begun.whitening, begun.kernel, True, begun.params),
+            space.judged(begun),
             space.refined(begun, _LAST, own_rng, steps),
         ]
 
@@ -244,17 +321,25 @@ def _all_of(tasks: list[_Task], rng: np.random.Generator, n_jobs: int | None, pr
     return [candidate for found in in_parallel(tasks, rng, n_jobs, progress) for candidate in found]
 
 
-def _leaders(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
+def _best_of_whitenings(candidates: Sequence[Candidate]) -> dict[str, Candidate]:
+    """Of those that are not clearly worse than others. candidates: the best first."""
+    enough = _score(candidates[0]) + _CLEARLY_WORSE
+    return {candidate.whitening: candidate for candidate in reversed(candidates) if _score(candidate) < enough}
+
+
+def _leaders(candidates: Sequence[Candidate], n: int, behind: float = np.inf) -> list[Candidate]:
     """The best refined candidate of each of the n leading pairs, of which no whitening has more than half if n > 2:
-    what is behind on few rows may be ahead on many."""
-    best: dict[tuple[str, str], Candidate] = {}
+    what is behind on few rows may be ahead on many, but not if it is too far behind."""
+    best: dict[tuple[str, str, bool], Candidate] = {}
     for candidate in sorted(candidates, key=_score):
         if candidate.refined:
-            best.setdefault((candidate.whitening, candidate.kernel), candidate)
+            best.setdefault((candidate.whitening, candidate.kernel, candidate.x_map is None), candidate)
     most = n // 2 if n > 2 else n
     places: Counter[str] = Counter()
-    leaders = []
+    leaders: list[Candidate] = []
     for candidate in best.values():
+        if leaders and _score(candidate) > _score(leaders[0]) + behind:
+            break
         places[candidate.whitening] += 1
         if places[candidate.whitening] <= most:
             leaders.append(candidate)
@@ -267,4 +352,4 @@ def score(rmse: float, nll: float) -> float:
 
 
 def _score(candidate: Candidate) -> float:
-    return score(candidate.rmse, candidate.nll)
+    return score(candidate.rmse, candidate.nll) + (0.0 if candidate.x_map is None else _MAP_PRICE)

@@ -58,6 +58,8 @@ def check_settings(model) -> None:
             raise InvalidInputError(f"mean = {value!r} is unknown. Choose one of: {', '.join(model._means)}.")
         elif name == "shared_metric" and value not in (True, False, "auto"):
             raise InvalidInputError(f"shared_metric = {value!r} must be True, False or 'auto'.")
+        elif name == "refine" and value not in (True, False, "columns"):
+            raise InvalidInputError(f"refine = {value!r} must be True, False or 'columns'.")
         elif name == "far" and not isinstance(value, bool):
             raise InvalidInputError(f"far = {value!r} must be True or False.")
         elif name == "kernel":

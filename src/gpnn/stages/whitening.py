@@ -127,6 +127,12 @@ class Whitener:
         """Whitened columns times `factors`: with 1/l, distances come out in lengthscales."""
         return replace(self, x_map=self.x_map * factors)
 
+    def after(self, x_map: Array | None) -> Whitener:
+        """With whitened rows multiplied by a map (d, d); None changes nothing."""
+        if x_map is None:
+            return self
+        return replace(self, x_map=self.x_map[:, None] * x_map if self.x_map.ndim == 1 else self.x_map @ x_map)
+
     def transform(self, X: Array, out: Array | None = None) -> Array:
         """Whitened rows in float32, written to `out` if given."""
         X = np.ascontiguousarray(X, dtype=np.float64) if self.ranks is None else self.ranks(X)

@@ -187,6 +187,29 @@ def test_learning_sees_the_same_slopes(engine, kernel, known, rng):
     np.testing.assert_allclose(ours[3][1], innovations, rtol=1e-6)
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_learning_sees_the_same_slopes_through_a_map(engine, known, rng):
+    X, y = rng.normal(size=(90, 3)).astype(np.float32), rng.normal(size=90)
+    noise = Noise(rng.uniform(0.2, 2, 90), rng.uniform(0, 1, 90)) if known else None
+    probes = Probes(X[:7], y[:7], np.array([0, 1, 2, -1, 4, 5, 6]), noise[:7] if known else None)
+    x_map, batch = rng.normal(size=(3, 3)), np.array([0, 3, 5])
+    found = []
+    for of in (CPU(1), engine):
+        learner = of.learner(of.whiten(as_they_are(3), X), y, 0, noise)
+        near = learner.neighborhoods(probes, x_map, 31)
+        found.append(near.map_gradient(batch, KERNELS["matern52"], x_map, np.array([0.9, 0.05]), 0.3, 1.1))
+        law = learner.after(x_map).neighborhoods(probes.after(x_map), 1.0, 20).predict(
+            KERNELS["rbf"], Hyperparameters(1.0, 0.9, 0.05)
+        )[0]  # fmt: skip
+        mapped = of.learner(of.whiten(as_they_are(3), (X @ x_map).astype(np.float32)), y, 0, noise)
+        again = mapped.neighborhoods(probes.after(x_map), 1.0, 20).predict(
+            KERNELS["rbf"], Hyperparameters(1.0, 0.9, 0.05)
+        )[0]  # fmt: skip
+        np.testing.assert_allclose(law.mean, again.mean, rtol=1e-4)
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+
+
 def test_probes_learn_from_the_rows_chosen_for_them(engine, rng):
     X = rng.normal(size=(50, 3)).astype(np.float32)
     y, chosen = np.sin(X[:, 0]), rng.permuted(np.tile(np.arange(10, 50), (4, 1)), axis=1)[:, :12]

@@ -101,13 +101,14 @@ def block_likelihood(
 @jit
 def predictive_likelihood(
     kernel, X, y, lengthscale, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, outcome, innovations,
-    share, typical, noise=None,
+    share, typical, noise=None, pull=None,
 ):  # fmt: skip
     """l* = ½(log 2πσ*² + (y* − μ*)²/σ*²) of the last of the rows X (s, d), y (s,), predicted from the others.
 
     With p = K⁻¹e and a = K⁻¹y for all s rows, e the last unit vector: σ*² = 1/p* and y* − μ* = a*/p*, where * is the
     last element. `outcome` gets y* − μ* and σ*², `innovations` (s − 1,) what the others said of each other (see
-    `LocalSolution`). Arguments and results otherwise as for `block_likelihood`.
+    `LocalSolution`), and `pull` (s, d), if it is given, dl*/dz of every row in lengthscales. Arguments and results
+    otherwise as for `block_likelihood`.
 
     With share < 1, the likelihood is that of y/c, where c² is the neighbourhood's own scale (see `LocalScale`), taken
     as given: rows where the data are rough or noisy then weigh as much as the others, not more.
@@ -147,6 +148,8 @@ def predictive_likelihood(
     _chain_rule(
         0.5 * (1 - z_squared), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient, noise
     )
+    if pull is not None:
+        _pulls(A, slope, z, kernel_variance, pull)
     return 0.5 * (z_squared - np.log(precision) + np.log(2 * np.pi))
 
 
@@ -193,6 +196,60 @@ def predictive_likelihoods(
             for k in range(d + 2):
                 gradient[k] += own[k]
     return total, count
+
+
+@jit
+def predictive_pulls(
+    kernel, Z, T, kernel_variance, noise_variance, A, slope, z, beta, sums, gradient, innovations, pulls, share,
+    typical, noise=None,
+):  # fmt: skip
+    """Of l* of the last of each query's rows Z (q, s, d), T (q, s), in lengthscales: `pulls` (q, s, d) gets its
+    derivatives in where the rows lie, `gradient` the sums of those in (…, σ_f², σ_ξ²). From pulls follows the gradient
+    in whatever map the rows went through. Queries whose K is not positive definite have none; the number of the others
+    is returned."""
+    queries, _, d = Z.shape
+    ones = np.ones(d)
+    own = np.empty(d + 2)
+    outcome = np.empty(2)
+    gradient[:] = 0.0
+    count = 0
+    for q in range(queries):
+        loss = predictive_likelihood(
+            kernel, Z[q], T[q], ones, kernel_variance, noise_variance, A, slope, z, beta, sums, own, outcome,
+            innovations[q], share, typical, None if noise is None else noise[q], pulls[q],
+        )  # fmt: skip
+        if np.isfinite(loss):
+            count += 1
+            gradient += own
+        else:
+            pulls[q] = 0.0
+    return count
+
+
+@jit
+def _pulls(G, slope, z, kernel_variance, pull):
+    """dloss/dz_i = 4σ_f² Σ_j G_ij c'_ij (z_i − z_j), from the lower triangles of G and of the slopes."""
+    s, d = pull.shape
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    stride = n_strips * lanes * lanes
+    forces = np.zeros(n_strips * lanes * d)
+    zero = like(load(z, 0), 0.0)
+    for strip in range(n_strips):
+        row = strip * d * lanes
+        for j in range(min((strip + 1) * lanes, s)):
+            column = (j // lanes) * d * lanes + j % lanes
+            at = strip * stride + j * lanes
+            weight = like(zero, 4 * kernel_variance) * load(G, at) * load(slope, at)
+            below = j < strip * lanes  # the strip's own block holds both triangles
+            for k in range(d):
+                force = weight * (load(z, row + k * lanes) - like(zero, z[column + k * lanes]))
+                store(forces, row + k * lanes, load(forces, row + k * lanes) + force)
+                if below:
+                    forces[column + k * lanes] -= sum_lanes(force)
+    for i in range(s):
+        for k in range(d):
+            pull[i, k] = forces[(i // lanes) * d * lanes + i % lanes + k * lanes]
 
 
 @jit

@@ -12,7 +12,7 @@ from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Probes
 from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
-from gpnn.engines.compiled.likelihood import predictive_likelihoods, scratch
+from gpnn.engines.compiled.likelihood import predictive_likelihoods, predictive_pulls, scratch
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, automatic_index, nearest_others
 from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.engines.local import Noise
@@ -49,6 +49,9 @@ class CPULearner:
         return other
 
     def neighborhoods(self, probes: Probes, lengthscale: Array | float, n_neighbors: int) -> CPUNeighborhoods:
+        if isinstance(lengthscale, np.ndarray) and lengthscale.ndim == 2:
+            mapped = self.after(lengthscale).neighborhoods(probes.after(lengthscale), 1.0, n_neighbors)
+            return self.among(probes, mapped.neighbors)
         n, d = self.rows.shape
         m = min(n_neighbors, n - 1)
         index = self._in_metric(np.broadcast_to(np.asarray(lengthscale, dtype=float), d), probes)
@@ -60,6 +63,12 @@ class CPULearner:
 
         for_each_block(one, len(probes), _SEARCH, self.n_jobs)
         return self.among(probes, found)
+
+    def after(self, x_map: Array) -> CPULearner:
+        n, d = self.rows.shape
+        rows = Rows.allocate(n, d)
+        np.matmul(self.rows, x_map.astype(np.float32), out=rows)
+        return CPULearner(rows, self.y, self.seed, self.n_jobs, self.noise)
 
     def among(self, probes: Probes, neighbors: NDArray[np.int64]) -> CPUNeighborhoods:
         return CPUNeighborhoods(self.rows, self.y, probes, neighbors, self.n_jobs, self.noise)
@@ -108,6 +117,25 @@ class CPUNeighborhoods:
             innovations, share, typical, *self._noise(chosen),
         )  # fmt: skip
         return gradient, count, float(innovations[:, 1:].mean())
+
+    def map_gradient(
+        self, chosen: NDArray, kernel: Kernel, x_map: Array, variances: Array, share: float, typical: float
+    ) -> tuple[Array, Array, int, float]:
+        neighbors, X_star = self.neighbors[chosen], self.probes.X[chosen]
+        (q, m), d = neighbors.shape, x_map.shape[1]
+        rows, T, innovations = np.zeros((q, m + 1, len(x_map))), np.empty((q, m + 1)), np.ones((q, m))
+        rows[:, :m] = self.rows[neighbors] - X_star[:, None]  # each query is where it was put: at 0
+        T[:, :m], T[:, m] = self.y[neighbors], self.probes.y[chosen]
+        noise_star, noise = self._noise(chosen)
+        if noise is not None and noise_star is not None:
+            noise = np.concatenate([noise[neighbors], noise_star[:, None]], axis=1)
+        pulls, gradient = np.empty((q, m + 1, d)), np.empty(d + 2)
+        count = predictive_pulls(
+            KERNEL_NUMBERS[kernel.name], rows @ x_map, T, *variances, *scratch(m + 1, d), gradient, innovations, pulls,
+            share, typical, noise,
+        )  # fmt: skip
+        by_map = rows.reshape(-1, len(x_map)).T @ pulls.reshape(-1, d)
+        return by_map, gradient[d:], count, float(innovations[:, 1:].mean())
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
         (q, m), d = self.neighbors.shape, self.rows.shape[1]

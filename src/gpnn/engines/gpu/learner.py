@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Probes
+from gpnn.engines.cpu.learner import CPUNeighborhoods
 from gpnn.engines.gpu.cells import Cells, without_own
 from gpnn.engines.gpu.device import upload
 from gpnn.engines.gpu.inverted import to_strips
@@ -26,6 +27,7 @@ class GPULearner:
     def __init__(self, rows: torch.Tensor, y: Array, noise: Noise | None = None):
         self.rows, self.y = rows, upload(y, rows.device)
         self.noise = None if noise is None else upload(noise.columns, rows.device)
+        self._on_host = y, noise
         self._cells = Cells.plain(to_strips(rows), len(rows))
 
     @property
@@ -42,7 +44,15 @@ class GPULearner:
     def branch(self, n_jobs: int | None) -> GPULearner:
         return self
 
-    def neighborhoods(self, probes: Probes, lengthscale: Array | float, n_neighbors: int) -> GPUNeighborhoods:
+    def after(self, x_map: Array) -> GPULearner:
+        y, noise = self._on_host
+        return GPULearner((self.rows.double() @ upload(x_map, self.rows.device)).float(), y, noise)
+
+    def neighborhoods(
+        self, probes: Probes, lengthscale: Array | float, n_neighbors: int
+    ) -> GPUNeighborhoods | CPUNeighborhoods:
+        if isinstance(lengthscale, np.ndarray) and lengthscale.ndim == 2:
+            return self._around_after(lengthscale, probes, n_neighbors)
         n, d = self.rows.shape
         m, device = min(n_neighbors, n - 1), self.rows.device
         X = upload(np.asarray(probes.X, np.float32), device)
@@ -51,6 +61,15 @@ class GPULearner:
         found, _ = self._cells.nearest(X, m + 1, weights)
         neighbors = without_own(found, found, upload(np.asarray(probes.own, np.int64), device))
         return self._around(probes, X, neighbors)
+
+    def _around_after(self, x_map: Array, probes: Probes, n_neighbors: int) -> CPUNeighborhoods:
+        """Found on the device; gradients in a map are computed on the CPU, from the few rows that batches need."""
+        found = self.after(x_map).neighborhoods(probes.after(x_map), 1.0, n_neighbors)
+        assert isinstance(found, GPUNeighborhoods)
+        rows, place = np.unique(found.neighbors.cpu().numpy(), return_inverse=True)
+        y, noise = self._on_host
+        noise = None if noise is None else noise[rows]
+        return CPUNeighborhoods(self.take(rows), y[rows], probes, place.reshape(len(probes), -1), 1, noise)
 
     def among(self, probes: Probes, neighbors: NDArray[np.int64]) -> GPUNeighborhoods:
         device = self.rows.device
@@ -85,6 +104,9 @@ class GPUNeighborhoods:
         self._launch(chosen, kernel, [*theta, share, typical], gradients, None, None)
         *total, count, innovation = gradients.sum(dim=0).tolist()
         return np.array(total), int(count), innovation / len(chosen)
+
+    def map_gradient(self, chosen, kernel, x_map, variances, share, typical):
+        raise NotImplementedError("of neighbourhoods that were found through a map only, which are the CPU's")
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
         (q, m), d = self.neighbors.shape, self.rows.shape[1]
