@@ -321,7 +321,7 @@ class TableModel(JointTables):
             law = self.regressor.predict_distribution(_named(X, self.encoder), noise)
         ends = self.regressor._standard_quantile(np.array([0.5 - coverage / 2, 0.5 + coverage / 2]), law).T
         support = np.full(len(X), np.nan) if law.support is None else law.support
-        return np.vstack([law.mean, law.std, *(law.mean + law.std * end for end in ends), support])
+        return np.vstack([law.mean, law.std, *(law.at(end) for end in ends), support])
 
 
 @dataclass(frozen=True)
