@@ -13,6 +13,7 @@ README = {"plot_2_magnetic_map.py": "britain_magnetic.png"}
 GUIDE = {
     "plot_5_why.py": "why.png",
     "plot_6_known_noise.py": "known_noise.png",
+    "plot_b_target_scale.py": "target_scale.png",
     "plot_7_living.py": "living.png",
     "plot_8_several_targets.py": "several_targets.png",
     "plot_9_tomorrow.py": "tomorrow.png",

@@ -41,6 +41,9 @@ def _run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps([asdict(one) for one in found]))
         return
+    scale = model.regressor.target_scale_
+    if not scale.plain:
+        print(f"{model.target} was learned on the scale {scale.kind!r}: weights are of that, not of {model.target}")
     for one in found:
         support = "" if one.support is None else f", support {one.support:.2g}"
         print(f"row {one.row}: {model.target} = {one.predicted:.5g} ± {one.sd:.2g}{support}; these rows decided:")

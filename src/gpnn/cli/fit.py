@@ -6,6 +6,7 @@ from pathlib import Path
 from gpnn.cli import inspect
 from gpnn.cli.arguments import add_engine, add_missing, period, seed, whole_number
 from gpnn.common.kernels import KERNELS
+from gpnn.common.scales import SCALES
 from gpnn.files.whole import check_folder
 from gpnn.regressor import GPnnRegressor
 
@@ -37,6 +38,7 @@ def add_to(commands) -> None:
     add("--paper", action="store_true", help="the published recipe: exponential kernel, m = 400, one lengthscale")
     add("--kernel", choices=["auto", *KERNELS], help="(default: chosen on held-out rows)")
     add("--neighbors", type=whole_number(1), metavar="M", help="rows per prediction (default: chosen on held-out rows)")
+    add("--target-scale", choices=["auto", *SCALES], help="what of the target is learned (default: auto)")
     add("--holdout", choices=["random", "patches"], help="patches: if new rows will lie in gaps between the old ones")
     add("--max-levels", type=whole_number(1), default=20, metavar="N",
         help="categories with more levels become mean targets (default: 20)")  # fmt: skip
@@ -52,6 +54,7 @@ def _run(args: argparse.Namespace) -> None:
 
     check_folder(args.out)
     asked = {"engine": args.engine, "kernel": args.kernel, "n_neighbors": args.neighbors, "holdout": args.holdout}
+    asked["target_scale"] = args.target_scale
     settings = {name: value for name, value in asked.items() if value is not None}
     recipe = GPnnRegressor.paper if args.paper else GPnnRegressor
     regressor = recipe(**settings, n_jobs=args.jobs, random_state=args.seed, verbose=1)

@@ -46,6 +46,7 @@ def _facts(path: Path) -> dict:
         "kernel": learned["kernel_"],
         "whitening": report["whitening"],
         "neighbors": learned["n_neighbors_"],
+        "target_scale": report.get("target_scale", "identity"),  # files from before there were others do not say
         "held_out_whitened": _held_out(report, learned["n_neighbors_"]),
         "index": report["index"],
         "recall": report["recall"],

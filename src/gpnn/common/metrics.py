@@ -12,6 +12,8 @@ from gpnn.common.types import Array, Prediction
 
 __all__ = ["calibration", "coverage", "crps", "log_score", "mse", "nll", "observed", "pit", "rmse", "z_squared"]
 
+_CRPS_LEVELS = (np.arange(200) + 0.5) / 200
+
 
 def mse(y: Array, prediction: Prediction) -> float:
     """Mean of e* = (y* − μ*)²."""
@@ -23,7 +25,9 @@ def rmse(y: Array, prediction: Prediction) -> float:
 
 
 def z_squared(y: Array, prediction: Prediction) -> Array:
-    """z* = (y* − μ*)²/σ*², one per row."""
+    """z* = (y* − μ*)²/σ*², one per row; on the scale on which the law is Gaussian."""
+    if prediction.inner is not None:
+        return _standardised(y, prediction)[0] ** 2
     return (observed(y, prediction) - prediction.mean) ** 2 / prediction.variance
 
 
@@ -64,6 +68,8 @@ def pit(y: Array, prediction: Prediction) -> Array:
 
 def crps(y: Array, prediction: Prediction) -> float:
     """Continuous ranked probability score, mean over rows, in the units of y."""
+    if prediction.inner is not None:
+        return _crps_of_quantiles(y, prediction)
     z, scale = _standardised(y, prediction)
     nu = prediction.degrees_of_freedom
     tails, spread = np.ones_like(z), 1 / np.sqrt(np.pi)
@@ -74,11 +80,25 @@ def crps(y: Array, prediction: Prediction) -> float:
     return float(np.mean(scale * (z * inside + 2 * tails * np.exp(_log_density(z, prediction)) - spread)))
 
 
+def _crps_of_quantiles(y: Array, prediction: Prediction) -> float:
+    """Twice the mean pinball loss over many levels."""
+    assert prediction.inner is not None
+    assert prediction.scale is not None
+    y, law, total = observed(y, prediction), prediction.inner, 0.0
+    for level in _CRPS_LEVELS:
+        excess = y - prediction.scale.back(law.mean + law.std * ndtri(level))
+        total += float(np.mean(np.maximum(level * excess, (level - 1) * excess)))
+    return 2 * total / len(_CRPS_LEVELS)
+
+
 # --- the two standard laws --------------------------------------------------------------------------------------------
 
 
 def _standardised(y: Array, prediction: Prediction) -> tuple[Array, Array]:
     """(y* − μ*)/scale and the scale: σ*, or σ*√((ν − 2)/ν) for Student-t, whose standard law has variance ν/(ν − 2)."""
+    if prediction.inner is not None and prediction.scale is not None:  # densities of T(y) times T's slope
+        y, law, map_to = observed(y, prediction), prediction.inner, prediction.scale
+        return (map_to(y) - law.mean) / law.std, law.std * np.exp(-map_to.log_slope(y))
     nu = prediction.degrees_of_freedom
     scale = prediction.std if nu is None else prediction.std * np.sqrt((nu - 2) / nu)
     return (observed(y, prediction) - prediction.mean) / scale, scale

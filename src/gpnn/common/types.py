@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpnn.common.errors import InvalidInputError
+from gpnn.common.scales import ScaleColumns, TargetScale
 
 Array = NDArray[np.floating]
 
@@ -51,7 +52,8 @@ class Hyperparameters:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predictive law of y*, Gaussian or Student-t: means and variances (noise included), both of shape (n,)."""
+    """Predictive law of y*: means and variances (noise included), both of shape (n,). Gaussian, Student-t, or that of
+    a Gaussian on another scale."""
 
     mean: Array
     variance: Array
@@ -62,10 +64,32 @@ class Prediction:
     0.5 is as near as rows usually are to each other; below 0.01 a query lies outside the support."""
     known: Array | None = None
     """(n,) where some of the noise is known: that part of `variance`, which no calibration changes."""
+    inner: "Prediction | None" = None
+    """The Gaussian law of T(y*), where that is what was learned; quantiles and densities are made from it."""
+    scale: TargetScale | ScaleColumns | None = None
+    """T, and limits that y* never passes."""
+
+    @classmethod
+    def through(cls, scale: TargetScale, inner: "Prediction") -> "Prediction":
+        """The law of y*, whose T(y*) has the law `inner`."""
+        if scale.plain:
+            return replace(inner, scale=scale) if scale.limited else inner
+        mean, variance = scale.moments(inner.mean, inner.std)
+        return cls(mean, variance, support=inner.support, inner=inner, scale=scale)
+
+    def at(self, z: Array) -> Array:
+        """mean + z·std for each row (n,), or (n, k) for z (k,) or (n, k); within the limits of y*."""
+        mean, std = (self.mean, self.std) if np.ndim(z) < 2 else (self.mean[:, None], self.std[:, None])
+        found = mean + std * z
+        if isinstance(self.scale, TargetScale) and self.scale.limited:
+            return np.clip(found, self.scale.low, self.scale.high)
+        return found
 
     def __getitem__(self, rows) -> "Prediction":
         support, known = (None if of is None else of[rows] for of in (self.support, self.known))
-        return replace(self, mean=self.mean[rows], variance=self.variance[rows], support=support, known=known)
+        inner = None if self.inner is None else self.inner[rows]
+        mean, variance = self.mean[rows], self.variance[rows]
+        return replace(self, mean=mean, variance=variance, support=support, known=known, inner=inner)
 
     @classmethod
     def joined(cls, laws: "Sequence[Prediction]") -> "Prediction":
@@ -76,7 +100,9 @@ class Prediction:
             return None if any(part is None for part in parts) else np.concatenate(parts)
 
         mean, variance = (np.concatenate([getattr(law, name) for law in laws]) for name in ("mean", "variance"))
-        return cls(mean, variance, support=whole("support"), known=whole("known"))
+        inner = [law.inner for law in laws if law.inner is not None]
+        joined = cls.joined(inner) if inner else None
+        return cls(mean, variance, None, whole("support"), whole("known"), joined, laws[0].scale)
 
     def with_noise(self, known: Array | None) -> "Prediction":
         """The law of y* + noise of that variance, which is known."""
@@ -98,7 +124,9 @@ class Prediction:
     def affine(self, shift: float, scale: float) -> "Prediction":
         """The law of shift + scale·y*."""
         known = None if self.known is None else scale**2 * self.known
-        return replace(self, mean=shift + scale * self.mean, variance=scale**2 * self.variance, known=known)
+        mean, variance = shift + scale * self.mean, scale**2 * self.variance
+        moved = self.scale.affine(shift, scale) if isinstance(self.scale, TargetScale) else None
+        return replace(self, mean=mean, variance=variance, known=known, scale=moved)
 
     def __len__(self) -> int:
         return len(self.mean)

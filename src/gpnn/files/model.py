@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import gpnn
 from gpnn.common.errors import FileError, GPnnWarning, InvalidInputError, listed
+from gpnn.common.scales import TargetScale
 from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, NeighborIndex
 from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
@@ -45,7 +46,7 @@ _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
-        Mixture, Trend, Noise, Recent,
+        Mixture, Trend, Noise, Recent, TargetScale,
     )
 }  # fmt: skip
 """All that a file may name."""
@@ -73,6 +74,7 @@ _LATER: dict[str, Any] = {
     "_recent": Recent | None,
     "_n_seen": int,
     "_typical_noise": float | None,
+    "target_scale_": TargetScale,
 }
 _BEFORE = {
     "_far": None,
@@ -81,6 +83,7 @@ _BEFORE = {
     "_noise": None,
     "_typical_noise": None,
     "_recent": None,
+    "target_scale_": TargetScale(),
 }
 """Files of earlier versions are without these; what their models do instead."""
 

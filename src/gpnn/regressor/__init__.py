@@ -24,10 +24,11 @@ from gpnn.regressor.explaining import Explaining
 from gpnn.regressor.joint import JointLaws
 from gpnn.regressor.living import Living
 from gpnn.regressor.noise import KnownNoise
+from gpnn.regressor.scaling import Scaling
 from gpnn.regressor.targets import SeveralTargets, same_rows, several
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.estimation import estimate_from_rows
-from gpnn.stages.far import Far, answer, standard_quantile, warn_of_queries_outside
+from gpnn.stages.far import Far, answer, warn_of_queries_outside
 from gpnn.stages.few import FEW, Fold, cross_fit, in_folds
 from gpnn.stages.gaps import FEWEST_JUDGES, learn_far
 from gpnn.stages.hiding import check_queries_to_come
@@ -50,7 +51,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
+class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -62,6 +63,10 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
     refine : learn a metric where predictions happen, and search neighbours in it: one lengthscale per column, and a
         linear map of the columns where held-out rows gain by it; "columns": lengthscales only
     mean : "constant", "zero", "linear", or any scikit-learn regressor: taken out of y first, added back in the end
+    target_scale : "identity", "log", "sqrt" or "yeo-johnson": what of y is learned; predictions are in the units of y.
+        "auto" lets held-out rows decide where y is skewed
+    target_limits : values that intervals of y never pass, such as (0, None); None for no limits; "auto": 0 if no row is
+        negative, and ends of y's range that its rows show to be ends
     params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
     n_blocks, block_size, optimizer : phase 1 where refine=False: w random blocks of s rows, "lbfgs" or the paper's
         "adam" (rate 0.1, 200 steps)
@@ -96,13 +101,14 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
     alpha_, alpha_interval_ : the calibration factor α, and where it lies with probability 95 %
     floor_ : added to every variance (whitened units), where calibration="local" found that to help
     shape_ : the shape of standardised errors, from which intervals and quantiles are made
+    target_scale_ : the map of y, and its limits; all that is in whitened units is of y on that scale
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function
     fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall,
         the most bytes held; "suspicious": the rows farthest off, and whether they were left out
     """
 
-    _auto = ("kernel", "n_neighbors", "whitening", "calibration_size")
+    _auto = ("kernel", "n_neighbors", "whitening", "calibration_size", "target_scale")
     _means = MEANS
     shape_: Shape
 
@@ -114,6 +120,8 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
         whitening: str = "auto",
         refine: bool | str = True,
         mean="constant",
+        target_scale: str = "auto",
+        target_limits: tuple[float | None, float | None] | str | None = "auto",
         params: Hyperparameters | None = None,
         n_blocks: int = 10,
         block_size: int = 300,
@@ -138,6 +146,8 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
         self.whitening = whitening
         self.refine = refine
         self.mean = mean
+        self.target_scale = target_scale
+        self.target_limits = target_limits
         self.params = params
         self.n_blocks = n_blocks
         self.block_size = block_size
@@ -163,6 +173,7 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
         recipe: dict = {
             "kernel": "exponential", "n_neighbors": 400, "whitening": "full", "refine": False, "optimizer": "adam",
             "calibration_size": 1000, "calibration": "global", "far": False, "suspects": "keep", "return_rows": False,
+            "target_scale": "identity", "target_limits": None,
         }  # fmt: skip
         return cls(**(recipe | changes))
 
@@ -190,6 +201,8 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
         described = engine.describe()  # it must be there
         report = FitReport(n=len(kept) + len(weightless.rows), d=X.shape[1], jitter=0.0, engine=described)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        with report.stage("target scale"):
+            y = self._scaled(X, y, noise, engine, report)
         leave_out_suspects(self, X, y, queries, engine, rng, report, noise)
         weightless.number_rows_of(self, kept, report)
         self._n_seen = report["n"]
@@ -207,7 +220,7 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
             noise = None if noise is None else noise[kept]
             weights = None if noise is None else noise.weights
             self.mean_ = fit_mean(make_mean(self.mean), X, y, weights)
-            self._y_scale = moments(y, weights)
+            self._y_scale = moments(y if self.target_scale_.plain else self.target_scale_.back(y), weights)
             rest = self._add_mean(X, y, -1.0)
             self._row_means, y = means_at(self.mean_, y - rest, kept, n), rest
             noise = None if noise is None else noise.in_units_of(moments(y, weights)[1])
@@ -405,8 +418,8 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
         fitted = self.whitener_, get_kernel(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale
         return Near(*fitted, self.unbiased_mean)
 
-    def _law(self, X, engine: Engine, known: Array | None = None, near: Near | None = None) -> tuple[Prediction, float]:
-        """The predictive laws of checked rows, and the largest jitter that was needed. known: of their noise."""
+    def _inner_law(self, X, engine: Engine, known=None, near: Near | None = None) -> tuple[Prediction, float]:
+        """What `_law` gives, of y on the scale that was learned."""
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
         law, jitter = answer(near or self._near(), self._far, engine, X, self._bar("predict"), known)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
@@ -417,9 +430,6 @@ class GPnnRegressor(Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
 
     def _add_mean(self, X, y: Array, sign: float = 1.0) -> Array:
         return add_mean(self.mean_, X, y, sign, self.n_jobs, self._bar("mean"))
-
-    def _standard_quantile(self, levels: Array, law: Prediction) -> Array:
-        return standard_quantile(self.shape_, levels, law.support)
 
     def _target_scale(self) -> tuple[float, float]:
         return self._y_scale

@@ -41,8 +41,9 @@ class Explaining:
 
     def explain(self: Any, X) -> Explanation:
         """Which training rows made the prediction at each row of X (q, d): mean = offset + Σ weights·y[indices] to
-        rounding, y as in `fit`. Also the effective number of rows, what each column contributed to their distances,
-        and the support. Beyond the support, rows that the models for gaps answer from are among them."""
+        rounding, y as in `fit`, or on the scale that it was learned on (the answer's `scale`). Also the effective
+        number of rows, what each column contributed to their distances, and the support. Beyond the support, rows that
+        the models for gaps answer from are among them."""
         check_is_fitted(self)
         return self._explain(check_new_rows(self, X))
 
@@ -57,7 +58,8 @@ class Explaining:
         y_std = self.whitener_.y_std
         found = explained(self._near(), self._far, engine, X, self._numbered, y_std, self._row_means)
         offset, level = found.offset + self.mean_.predict(X), constant or 0.0
-        return replace(found, y=found.y + level, offset=offset - level * found.weights.sum(axis=1))
+        scale = self.target_scale_.kind
+        return replace(found, scale=scale, y=found.y + level, offset=offset - level * found.weights.sum(axis=1))
 
     def influence(self: Any, rows, X) -> Influence:
         """Which of the predictions at X (q, d) the training rows (numbers as in `fit`) move, and how far each moves
@@ -97,14 +99,19 @@ class Explaining:
         if grid.ndim != 1 or not np.isfinite(grid).all():
             raise InvalidInputError("grid must be finite numbers (g,), values for the column to take.")
         noise, width = self.params_.noise_variance * self.whitener_.y_std**2, float(ndtri(0.5 + coverage / 2))
-        mean, spread = np.empty((2, len(grid)))
+        mean, spread, ends = *np.empty((2, len(grid))), np.empty((2, len(grid)))
         engine = self._holding_engine()
         for at, value in enumerate(grid):
             X[:, k] = value
             law, _ = self._law(X, engine)
             mean[at] = law.mean.mean()
-            spread[at] = np.sqrt(np.maximum(law.variance - noise, 0)).mean()
-        return PartialDependence(grid, mean, mean - width * spread, mean + width * spread)
+            if law.inner is None:
+                spread[at] = np.sqrt(np.maximum(law.variance - noise, 0)).mean()
+                ends[:, at] = mean[at] - width * spread[at], mean[at] + width * spread[at]
+            else:
+                off = width * np.sqrt(np.maximum(law.inner.variance - noise, 0))
+                ends[:, at] = [law.scale.back(law.inner.mean + side * off).mean() for side in (-1, 1)]
+        return PartialDependence(grid, mean, *ends)
 
     def _column_number(self: Any, column) -> int:
         names = [str(name) for name in getattr(self, "feature_names_in_", [])]

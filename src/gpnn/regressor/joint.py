@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from gpnn.common.extras import import_pandas
+from gpnn.common.scales import TargetScale
 from gpnn.common.types import Array, Prediction
 from gpnn.engines import Engine
 from gpnn.regressor.grid import QUANTILES, as_dataset, checked_axes, rows_of_grid
@@ -47,7 +48,7 @@ class JointLaws(DistributionRegressor):
     def predict_exceedance(self, X, threshold, noise: bool = True) -> Array:
         """The probability (q,) that y* (noise=False: f) lies above the threshold, one number or one for each row."""
         law, near, *_ = self._law_and_near(X)
-        return exceedance(law, near.latent_share, self.shape_, threshold, noise)
+        return exceedance(law, near.latent_share, self.shape_, threshold, noise, self.target_scale_)
 
     def excursion_region(
         self, X, threshold, level: float = 0.9, n_samples: int = 1000, random_state=0, noise: bool = False
@@ -73,9 +74,11 @@ class JointLaws(DistributionRegressor):
         criterion: "variance", where least is known; "ei", the expected improvement over `best` (None: over the best
         mean of the candidates); "ucb", the mean plus kappa standard deviations of f. maximize=False looks for low
         values. batch: as measured together, each after those before it have told what they will; False: each by itself.
+        All of it is on the scale that y was learned on (`target_scale_`).
         """
         check_integer("n", n, 1)
-        return suggest(self._joint_law(X_candidates), n, criterion, batch, maximize, best, kappa)
+        best = None if best is None else float(self.target_scale_(best))
+        return suggest(self._joint_law(X_candidates).learned, n, criterion, batch, maximize, best, kappa)
 
     def predict_grid(
         self, axes, quantiles: Sequence[float] = QUANTILES, n_samples: int = 0, random_state=0, noise: bool = False,
@@ -102,9 +105,8 @@ class JointLaws(DistributionRegressor):
         law, near, rows, engine = self._law_and_near(X, noise_variance)
         X_star = engine.whiten(near.whitener, rows)
         errors = engine.errors(X_star, near.n_neighbors, near.kernel, near.params, self._bar("joint"))
-        return JointPrediction(
-            law, law.own * near.latent_share, self.shape_, errors, near.latent, self._togetherness(engine)
-        )
+        marginals, latent = Prediction.through(self.target_scale_, law), law.own * near.latent_share
+        return JointPrediction(marginals, latent, self.shape_, errors, near.latent, self._togetherness(engine))
 
     def _togetherness(self, engine: Engine) -> Callable[[], Togetherness] | None:
         """Of a model that is calibrated, and whose rows are alike and many enough to hide some."""
@@ -120,11 +122,12 @@ class JointLaws(DistributionRegressor):
         raise NotImplementedError
 
     def _law_and_near(self, X, noise_variance=None) -> tuple[Prediction, Listening, Array, Engine]:
-        """Also the rows, checked, and the engine that holds what they are predicted from."""
+        """As it was learned, before it goes back to the scale of y. Also the rows, checked, and the engine that holds
+        what they are predicted from."""
         check_is_fitted(self)
         engine = self._holding_engine()
         near, rows = Listening(**vars(self._near())), check_new_rows(self, X)
-        law, jitter = self._law(rows, engine, check_new_noise(self, len(rows), noise_variance), near)
+        law, jitter = self._inner_law(rows, engine, check_new_noise(self, len(rows), noise_variance), near)
         self._warn_of_jitter(jitter)
         if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)
@@ -133,7 +136,9 @@ class JointLaws(DistributionRegressor):
     def _near(self) -> Near:
         raise NotImplementedError
 
-    def _law(self, X, engine: Engine, known: Array | None = None, near: Near | None = None) -> tuple[Prediction, float]:
+    target_scale_: TargetScale
+
+    def _inner_law(self, X, engine: Engine, known: Array | None, near: Near | None) -> tuple[Prediction, float]:
         raise NotImplementedError
 
     def _holding_engine(self) -> Engine:

@@ -51,6 +51,8 @@ class Living:
                 f"window = {window!r} must be a whole number, at least the {self.n_neighbors_} neighbours that a "
                 "prediction uses."
             )
+        self._check_on_scale(y)
+        y = self.target_scale_(y)
         if len(X):
             noise = self._noise_of_new(len(X), **told)
             self._follow(X, y, noise)
@@ -86,8 +88,9 @@ class Living:
         that will be asked for; means stay as they are. `recalibration_` tells what changed, and if that was needed."""
         check_is_fitted(self)
         X = check_new_rows(self, X)
-        law, _ = self._law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
-        self._factors, self.shape_, self.recalibration_ = recalibrated(self._factors, self.shape_, y, law)
+        law, _ = self._inner_law(X, self._holding_engine(), check_new_noise(self, len(X), noise_variance))
+        t = self.target_scale_(y)
+        self._factors, self.shape_, self.recalibration_ = recalibrated(self._factors, self.shape_, t, law)
         self._recent = None
         return self
 
@@ -129,7 +132,7 @@ class Living:
         """Factors of the variances, as the new rows ask for; of many, the last ones are enough to tell."""
         X, y, noise = X[-WINDOW:], y[-WINDOW:], None if noise is None else noise[-WINDOW:]
         known = None if noise is None else noise.known * self.whitener_.y_std**2
-        law, _ = self._law(X, self._holding_engine(), known)
+        law, _ = self._inner_law(X, self._holding_engine(), known)
         levels = np.array([0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
         ends = np.broadcast_to(self._standard_quantile(levels, law), (len(X), 2))
         recent = Recent(factors=self._factors) if self._recent is None else self._recent

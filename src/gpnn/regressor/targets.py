@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from gpnn.common.errors import InvalidInputError
+from gpnn.common.scales import ScaleColumns
 from gpnn.common.types import Array, Prediction
 from gpnn.engines import Engine, LocalSolution
 from gpnn.engines.parallel import blocks
@@ -100,11 +101,17 @@ class SeveralTargets:
                 laws[j] = Prediction.joined([part[k] for part in parts]) if parts else _NOTHING
         supports = [law.support for law in laws]
         support = None if any(of is None for of in supports) else np.stack(supports, axis=1)
-        mean, variance = (np.stack([getattr(law, name) for law in laws], axis=1) for name in ("mean", "variance"))
-        return Prediction(mean, variance, support=support)
+        law = _stacked(laws, support)
+        if all(one.scale is None for one in laws):
+            return law
+        inner = _stacked([law if law.inner is None else law.inner for law in laws], support)
+        return replace(law, inner=inner, scale=ScaleColumns(tuple(model.target_scale_ for model in self.targets_)))
 
     def _of_target(self: Any, law: Prediction, j: int) -> Prediction:
         support = None if law.support is None else law.support[:, j]
+        if law.inner is not None:
+            inner = Prediction(law.inner.mean[:, j], law.inner.variance[:, j], support=support)
+            return Prediction.through(self.targets_[j].target_scale_, inner)
         return Prediction(law.mean[:, j], law.variance[:, j], support=support)
 
     def _ask_one(self: Any) -> InvalidInputError:
@@ -121,6 +128,11 @@ class SeveralTargets:
         report["whitening"] = leader.fit_report_["whitening"]
         if "candidates" in leader.fit_report_:
             report["candidates"] = leader.fit_report_["candidates"]
+
+
+def _stacked(laws: list[Prediction], support: Array | None) -> Prediction:
+    mean, variance = (np.stack([getattr(law, name) for law in laws], axis=1) for name in ("mean", "variance"))
+    return Prediction(mean, variance, support=support)
 
 
 def _adopting(model, leader) -> Any:

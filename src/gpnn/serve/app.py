@@ -388,7 +388,14 @@ def _outcomes(question: Question) -> Array:
 
 
 def _z2_spread(model: ServedModel) -> float:
-    return spread_of_z2(model.regressor.shape_.quantile)
+    regressor = model.regressor
+    scale, quantile = regressor.target_scale_, regressor.shape_.quantile
+    if scale.plain:
+        return spread_of_z2(quantile)
+    # On another scale the law of (y − mean)/sd differs between rows: that of a typical one.
+    t, sd = scale(regressor._y_scale[0]), regressor.whitener_.y_std * np.sqrt(regressor.params_.noise_variance)
+    mean, variance = scale.moments(np.atleast_1d(t), np.atleast_1d(sd))
+    return spread_of_z2(lambda q: (scale.back(t + sd * quantile(q)) - mean) / np.sqrt(variance))
 
 
 def _observed(journal: Log, models: dict[str, ServedModel]) -> dict[Key, float]:

@@ -124,7 +124,7 @@ class ServedModel:
     def ends(self, law: Prediction, levels: Array) -> Array:
         """Quantiles of y* of these orders (k, n), as `GPnnRegressor.predict_quantiles` gives them."""
         standard = self.regressor._standard_quantile(levels, law)
-        return np.array([law.mean + law.std * end for end in standard.T])
+        return np.array([law.at(end) for end in standard.T])
 
     def beyond(self, X: Array) -> dict[str, NDArray[np.bool_]]:
         """By column, which rows (n,) have a value that the training rows do not reach: out of range, or a new level.
@@ -198,6 +198,7 @@ class ServedModel:
             "kernel": regressor.kernel_,
             "neighbors": regressor.n_neighbors_,
             "shape": regressor.shape_.name,
+            "target_scale": regressor.target_scale_.kind,
             "alpha": regressor.alpha_,
             "alpha_interval": list(regressor.alpha_interval_),
             "fit_report": {

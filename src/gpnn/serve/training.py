@@ -57,7 +57,9 @@ class Training:
         places = self._places[numbers]
         X = self._inputs(places)
         y = self._regressor.whitener_.y_mean + self._regressor.whitener_.y_std * self._regressor._y[places]
-        return X, y + self._regressor.mean_.predict(X)
+        y = y + self._regressor.mean_.predict(X)
+        scale = self._regressor.target_scale_
+        return X, y if scale.plain else scale.back(y)
 
     @cached_property
     def _places(self) -> NDArray[np.integer]:

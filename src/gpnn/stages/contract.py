@@ -50,7 +50,7 @@ class DistributionRegressor(RegressorMixin, BaseEstimator):
             raise InvalidInputError(
                 f"q = {q} must be probabilities strictly between 0 and 1, such as [0.05, 0.5, 0.95]."
             )
-        return law.mean[:, None] + law.std[:, None] * self._standard_quantile(levels, law)
+        return law.at(np.atleast_2d(self._standard_quantile(levels, law)))
 
     def _standard_quantile(self, levels: Array, law: Prediction) -> Array:
         """Quantiles of (y* − μ*)/σ*: (k,), or (n, k) where they differ between rows."""

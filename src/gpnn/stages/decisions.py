@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from gpnn.common.errors import InvalidInputError
+from gpnn.common.scales import TargetScale
 from gpnn.common.types import Array, Prediction
 from gpnn.stages.far import OUTSIDE
 from gpnn.stages.joint import JointPrediction
 from gpnn.stages.shapes import GAUSSIAN, Shape
 
+_PLAIN = TargetScale()
 CRITERIA = ("variance", "ei", "ucb")
 
 
@@ -28,9 +30,18 @@ class Excursion(NamedTuple):
     """That each lies above, by itself."""
 
 
-def exceedance(law: Prediction, latent_share: Array, shape: Shape, threshold, noise: bool) -> Array:
-    """P(y* > threshold), or P(f > threshold), for each row of a law of y*, of whose own variance a share is f's."""
-    threshold = _checked_threshold(threshold, len(law))
+def exceedance(
+    law: Prediction, latent_share: Array, shape: Shape, threshold, noise: bool, scale: TargetScale = _PLAIN
+) -> Array:
+    """P(y* > threshold), or P(f > threshold), for each row of a law of y* (or, on a scale, of T(y*)), of whose own variance
+    a share is f's."""
+    asked = _checked_threshold(threshold, len(law))
+    sure = np.where(asked < scale.low, 1.0, np.where(asked >= scale.high, 0.0, np.nan))
+    threshold = asked if scale.plain else scale(asked)
+    return np.where(np.isnan(sure), _above(law, latent_share, shape, threshold, noise), sure)
+
+
+def _above(law: Prediction, latent_share: Array, shape: Shape, threshold: Array, noise: bool) -> Array:
     if not noise:
         return ndtr((law.mean - threshold) / np.sqrt(latent_share * law.own))
     z = (threshold - law.mean) / law.std

@@ -53,6 +53,8 @@ class Explanation:
     """(q, m) of the m nearest rows, in the learned metric."""
     support: Array | None
     """As in `predict_distribution`."""
+    scale: str = "identity"
+    """What y was learned as: mean, weights, y and offset are all on that scale; `target_scale_.back` leaves it."""
 
     def mean(self, y=None) -> Array:
         """The means (q,); or what they would be if the training rows had the targets y (n,)."""
@@ -115,7 +117,9 @@ def explained(
         support = None if far is None else nothing
         return Explanation(empty.astype(np.int64), empty, empty, nothing, nothing, np.zeros((0, d)), empty, support)
     width = max(part.indices.shape[1] for part in parts)
-    columns: dict[str, Any] = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
+    columns: dict[str, Any] = {
+        name: [getattr(part, name) for part in parts] for name in vars(parts[0]) if name != "scale"
+    }
     for name, filled in (("indices", 1.0), ("y", 1.0), ("weights", 0.0)):
         columns[name] = [_widened(of, width, filled) for of in columns[name]]
     whole: dict[str, Any] = {name: None if of[0] is None else np.concatenate(of) for name, of in columns.items()}

@@ -7,7 +7,7 @@ calibration, floor and far models make of a query's variance multiplies that que
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -98,8 +98,15 @@ class JointPrediction:
     def __len__(self) -> int:
         return len(self.marginals)
 
+    @property
+    def learned(self) -> JointPrediction:
+        """The same on the scale that was learned, where all of it is Gaussian."""
+        inner = self.marginals.inner
+        return self if inner is None else replace(self, marginals=inner)
+
     def covariance(self, noise: bool = True) -> Array:
         """(q, q): of y*, or of f without noise."""
+        self._check_plain("Covariances")
         if len(self) > MOST_TOGETHER:
             raise InvalidInputError(
                 f"A covariance matrix of {len(self):,} rows would take {8 * len(self) ** 2 / 2**30:.1f} GiB; the most "
@@ -131,7 +138,8 @@ class JointPrediction:
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
         draws = np.empty((len(self), n_samples))
         self.errors.draws(n_samples, rng, draws)
-        noise_std = np.sqrt(np.maximum(self.variance - self.latent_variance, 0))
+        law, scale = self.learned.marginals, self.marginals.scale
+        noise_std = np.sqrt(np.maximum(law.variance - self.latent_variance, 0))
         warped = self.shape.quantile(ndtr(_NORMAL)) if noise and self.shape.name != GAUSSIAN.name else None
         for first in range(0, len(self), _ROWS):
             rows = slice(first, first + _ROWS)
@@ -142,9 +150,11 @@ class JointPrediction:
                 known = np.arange(first, min(first + _ROWS, len(self)))
                 if self.marginals.support is not None:
                     known = known[self.marginals.support[known] >= OUTSIDE]
-                std = self.std[known, None]
+                std = law.std[known, None]
                 draws[known] = std * np.interp(draws[known] / std, _NORMAL, warped)
-            draws[rows] += self.mean[rows, None]
+            draws[rows] += law.mean[rows, None]
+            if scale is not None and (noise or self.marginals.inner is not None):
+                draws[rows] = scale.back(draws[rows])
         return draws
 
     def sum(self, weights=None, by=None, average: bool = False, noise: bool = True) -> Sums:
@@ -152,6 +162,7 @@ class JointPrediction:
 
         weights (q,): None for 1 each. average: divided by their sum.
         """
+        self._check_plain("Sums")
         weights = _checked_weights(weights, len(self))
         labels, groups = (None, np.zeros(len(self), np.int64)) if by is None else _groups(by, len(self))
         n_groups = 1 if labels is None else len(labels)
@@ -174,6 +185,14 @@ class JointPrediction:
             )
         found = total(weights * self.mean) / size, np.sqrt(variance) / abs(size), np.sqrt(naive) / abs(size)
         return Sums(*found, labels) if labels is not None else Sums(*(float(values[0]) for values in found))
+
+    def _check_plain(self, what: str) -> None:
+        if self.marginals.inner is not None:
+            raise InvalidInputError(
+                f"{what} are of a target that was learned as it is, and this one was learned on another scale "
+                f"({self.marginals.scale!r:.60}…). Make them from draws (sample_y(X, 1000)), or fit with "
+                "target_scale='identity'."
+            )
 
     @cached_property
     def _scale(self) -> Array:

@@ -87,7 +87,7 @@ class AdaptiveIntervals:
         """Lower and upper ends (q,) for the next rows of the stream."""
         law = self.model.predict_distribution(X)
         lower, upper = self._standard_ends(law)
-        return law.mean + self.width * law.std * lower, law.mean + self.width * law.std * upper
+        return law.at(self.width * lower), law.at(self.width * upper)
 
     def observe(self, X, y) -> np.ndarray:
         """What came out at rows X (n, d), in the order of the stream: whether each lay inside its interval."""

@@ -111,12 +111,14 @@ def leave_out_suspects(
         report.pop("finalists", None)
         law, errors = fit(suspects)
     if wanted:
+        in_units = np.asarray if model.target_scale_.plain else model.target_scale_.back
+        suspects = replace(suspects, sentinels={float(in_units(t)): k for t, k in suspects.sentinels.items()})
         report["left_out"], report["sentinels"] = len(suspects), [*suspects.sentinels]
         if len(suspects):
             out = suspects.rows
-            law, _ = model._law(X[out], model._holding_engine(), None if noise is None else noise.known[out])
+            law, _ = model._inner_law(X[out], model._holding_engine(), None if noise is None else noise.known[out])
         rows = suspects.rows if len(suspects) else model.calibration_rows_
-        report["suspicious"] = _listed(rows, y[rows], law, len(suspects) > 0)
+        report["suspicious"] = _listed(rows, y[rows], law, len(suspects) > 0, in_units)
         warn_of(suspects, report["suspicious"], len(y))
 
 
@@ -338,11 +340,11 @@ def _indexed(
 # --- and what is said of it -------------------------------------------------------------------------------------------
 
 
-def _listed(rows: Rows, y: Array, law: Prediction, left_out: bool) -> list[dict]:
+def _listed(rows: Rows, y: Array, law: Prediction, left_out: bool, in_units: Callable) -> list[dict]:
     """The rows (numbers, with their y and what the others say of it) that are farthest off, the farthest first."""
     deviation = (y - law.mean) / law.std
     worst = np.argsort(-np.abs(deviation), kind="stable")[:_LISTED]
-    columns = (column[worst].tolist() for column in (rows, y, law.mean, deviation))
+    columns = (column[worst].tolist() for column in (rows, in_units(y), in_units(law.mean), deviation))
     return [
         {"row": row, "y": value, "expected": expected, "sd": sd, "left_out": left_out}
         for row, value, expected, sd in zip(*columns, strict=True)

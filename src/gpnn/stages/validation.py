@@ -7,6 +7,7 @@ from sklearn.utils.validation import validate_data
 
 from gpnn.common.errors import InvalidInputError, listed
 from gpnn.common.kernels import get_kernel
+from gpnn.common.scales import SCALES
 from gpnn.common.types import Hyperparameters
 from gpnn.engines import check_engine
 from gpnn.engines.parallel import blocks, n_threads
@@ -40,6 +41,7 @@ _CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "calibration": ("local", "global"),
     "suspects": CHOICES,
+    "target_scale": SCALES,
 }
 
 
@@ -60,6 +62,8 @@ def check_settings(model) -> None:
             raise InvalidInputError(f"shared_metric = {value!r} must be True, False or 'auto'.")
         elif name == "refine" and value not in (True, False, "columns"):
             raise InvalidInputError(f"refine = {value!r} must be True, False or 'columns'.")
+        elif name == "target_limits":
+            _check_limits(value)
         elif name == "far" and not isinstance(value, bool):
             raise InvalidInputError(f"far = {value!r} must be True or False.")
         elif name == "kernel":
@@ -75,6 +79,18 @@ def check_settings(model) -> None:
                 f"params = {value!r} must be None, or "
                 "gpnn.Hyperparameters(lengthscale=…, kernel_variance=…, noise_variance=…)."
             )
+
+
+def _check_limits(value) -> None:
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return
+    numbers_or_none = isinstance(value, tuple | list) and all(
+        end is None or (isinstance(end, numbers.Real) and end == end) for end in value
+    )
+    if not numbers_or_none or len(value) != 2 or (None not in value and not value[0] < value[1]):
+        raise InvalidInputError(
+            f"target_limits = {value!r} must be 'auto', None, or two numbers in order, such as (0, 1) or (0, None)."
+        )
 
 
 def check_integer(name: str, value, lowest: int) -> None:

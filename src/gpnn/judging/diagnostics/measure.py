@@ -122,6 +122,14 @@ def _support(model: DistributionRegressor, y: Array, law: Prediction) -> Support
     )
 
 
+def _in_units(model: GPnnRegressor, std: float) -> float:
+    """A standard deviation on the scale that y was learned on, in the units of y: what it is about y's mean."""
+    scale = model.target_scale_
+    if scale.plain:
+        return std
+    return float(np.sqrt(scale.moments(np.atleast_1d(scale(model._y_scale[0])), np.atleast_1d(std))[1][0]))
+
+
 def _fit_record(model: GPnnRegressor, X) -> FitRecord:
     X = check_new_rows(model, X)
     model._consolidate()
@@ -146,7 +154,7 @@ def _fit_record(model: GPnnRegressor, X) -> FitRecord:
         alpha_interval=model.alpha_interval_,
         calibration_size=report.get("calibration_size", 0),
         shape=model.shape_.name,
-        noise_floor=model.whitener_.y_std * _noise_floor(params.noise_variance, model.n_neighbors_),
+        noise_floor=_in_units(model, model.whitener_.y_std * _noise_floor(params.noise_variance, model.n_neighbors_)),
         index=report["index"],
         recall=report["recall"],
         jitter=report["jitter"],

@@ -19,11 +19,12 @@ def reasons(
     """Of checked rows X (q, d): the k training rows that decided most, and as many columns. `numbers` and outcomes y
     (where they are known) are those rows' own."""
     found = model._explain(X)
+    y_of_rows = found.y if model.target_scale_.plain else model.target_scale_.back(found.y)
     largest = np.argsort(-np.abs(found.weights), axis=1, kind="stable")[:, :k]
     names = [str(name) for name in getattr(model, "feature_names_in_", [f"column {k}" for k in range(X.shape[1])])]
     result = []
     for q, number in enumerate(numbers):
-        lines = [(of[q, largest[q]]).tolist() for of in (found.indices, found.weights, found.y)]
+        lines = [(of[q, largest[q]]).tolist() for of in (found.indices, found.weights, y_of_rows)]
         columns = np.argsort(-found.columns[q], kind="stable")[:k]
         result.append(
             Reason(
