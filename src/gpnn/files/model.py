@@ -31,6 +31,7 @@ from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
 from gpnn.engines.cpu.neighbors.shards import Shards
 from gpnn.engines.local import Noise
 from gpnn.files import container
+from gpnn.files.whole import HEAD
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.far import LEVELS, Far, Member, Trend
@@ -86,8 +87,6 @@ _BEFORE = {
 """Files of earlier versions are without these; what their models do instead."""
 
 _DEEPEST = 50
-HEAD = "model.gpnn"
-"""In the folder of a model whose rows are in shards: all but the rows."""
 
 
 class Stored(NamedTuple):

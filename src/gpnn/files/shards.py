@@ -23,8 +23,7 @@ from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
 from gpnn.engines.cpu.neighbors.shards import Joined, Shards, boxes_of
 from gpnn.files import container
 from gpnn.files import model as model_file
-from gpnn.files.model import HEAD
-from gpnn.files.whole import whole_folder, whole_or_nothing
+from gpnn.files.whole import HEAD, whole_folder, whole_or_nothing
 
 _PROBES = 1000  # on which an index tunes itself
 BYTES_BESIDE = 40
@@ -141,7 +140,7 @@ def copy(path: Path, regressor, schema: dict | None) -> None:
         Made(file.name, len(part.order), low.tolist(), high.tolist())
         for file, (part, low, high) in zip(shards.files, boxes, strict=True)
     ]
-    with whole_folder(path) as folder:
+    with whole_folder(path, HEAD) as folder:
         for file in shards.files:
             try:
                 os.link(file, folder / file.name)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from gpnn.common.errors import FileError, InvalidInputError
 
+HEAD = "model.gpnn"
+"""In the folder of a model whose rows are in shards: all but the rows."""
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -29,11 +32,13 @@ def whole_or_nothing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def whole_folder(path: Path, mark: str) -> Iterator[Path]:
     """A hidden folder beside `path` that takes its place when the block succeeds, and is removed when it fails.
 
-    What a killed process left of an earlier attempt is removed first. What was at `path` stays until the end.
+    What a killed process left of an earlier attempt is removed first. What was at `path` stays until the end. mark: a
+    file that folders of this kind have, so that no other is ever replaced.
     """
+    check_place(path, mark)
     for left in path.parent.glob(f".{path.name}.*.part"):
         if not _is_running(left.suffixes[-2]):
             shutil.rmtree(left, ignore_errors=True)
@@ -70,6 +75,14 @@ def check_folder(path: Path, endings: Collection[str] = ()) -> None:
         raise InvalidInputError(f"There is no folder {path.parent} for {path.name}. Make it first.")
     if path.is_dir():
         raise InvalidInputError(f"{path} is a folder. Give the name of a file.")
+
+
+def check_place(path: Path, mark: str) -> None:
+    """Whether a folder that holds the file `mark` can be made there, in place of one like it at most."""
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"There is no folder {path.parent} for {path.name}. Make it first.")
+    if path.is_dir() and not (path / mark).is_file():
+        raise InvalidInputError(f"{path} is a folder of something else, and stays. Give another name.")
 
 
 @contextmanager

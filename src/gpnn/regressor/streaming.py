@@ -8,7 +8,7 @@ then calibrate what the shards answer. Where the sample is the whole table, the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from gpnn.common.errors import InvalidInputError
+from gpnn.common.extras import import_pandas
 from gpnn.common.kernels import get_kernel
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array
@@ -78,13 +79,19 @@ class Streaming:
         *,
         memory: int | str = "4GiB",
         n_shards: int | None = None,
-        schema: dict | None = None,
+        n_rows: int | None = None,
+        names: Sequence[str] | None = None,
+        prepare: Callable[[Drawn], Drawn] | None = None,
+        schema: Callable[[], dict] | None = None,
     ):
         """Learn from rows that come in batches, and write the model to the folder `out`, complete or not at all.
 
         batches: a function that gives an iterator over (X, y), the same each time; it is called twice. memory: what
         this process may hold, such as "4GiB" or a number of bytes. n_shards: None for as many as that takes.
         Predictions map what they touch. Several targets, known noise and weights are for `fit`.
+
+        n_rows: if it is known, so that progress can be told. names: of the columns. prepare: what is to be done to the
+        sample before it is learned from, if batches() will then do the same. schema: what the file says of tables.
         """
         from gpnn.files import shards
         from gpnn.files.whole import whole_folder
@@ -92,11 +99,12 @@ class Streaming:
         memory = check_memory(memory)
         self._begin_stream()
         out = Path(out)
-        with whole_folder(out) as folder:
+        with whole_folder(out, shards.HEAD) as folder:
             report = FitReport(jitter=0.0, engine=self._make_engine().describe())
             with report.stage("sample"):
-                drawn, n, d = _sampled(batches, memory, self._stream_seed(), self._bar("sample"))
-            learned = self._learn_from(drawn, n, report)
+                drawn, n, d = _sampled(batches, memory, self._stream_seed(), n_rows, self._bar("sample"))
+                drawn = drawn if prepare is None else prepare(drawn)
+            learned = self._learn_from(drawn, n, report, names)
             sizes = Sizes(memory, d)
             n_shards = n_shards or -(-n // sizes.shard)
             cuts = self._cuts(learned, n_shards)
@@ -116,7 +124,7 @@ class Streaming:
             for run in runs:
                 run.path.unlink()
             self._hold_shards(*shards.open_shards(folder, made, sizes.free // 2), learned, report)
-            shards.write_head(folder, self, schema, made, sizes.free // 2)
+            shards.write_head(folder, self, None if schema is None else schema(), made, sizes.free // 2)
         self.index_.files = [out / one.file for one in made]
         return self
 
@@ -132,7 +140,7 @@ class Streaming:
     # --- the stages, which a cluster goes through too -----------------------------------------------------------------
 
     def _begin_stream(self: Any) -> None:
-        for name in ("fit_report_", "recalibration_", "targets_"):
+        for name in ("fit_report_", "recalibration_", "targets_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         check_settings(self)
         if self.engine != "cpu":
@@ -147,12 +155,13 @@ class Streaming:
     def _stream_seed(self: Any) -> int:
         return int(np.random.default_rng(check_random_state(self.random_state).randint(2**31)).integers(2**31))
 
-    def _learn_from(self: Any, drawn: Drawn, n: int, report: FitReport) -> Learned:
+    def _learn_from(self: Any, drawn: Drawn, n: int, report: FitReport, names: Sequence[str] | None = None) -> Learned:
         """kernel_, whitener_, params_ and all else that `fit` learns, from a sample of n rows."""
         judges, sample = drawn.parted(0 if len(drawn) == n else min(MOST_JUDGES, len(drawn) // 4))
         whole = len(sample) == n
         settings = {} if whole else {"far": False}
-        fitted = clone(self).set_params(**settings).fit(sample.X, sample.y)
+        X = sample.X if names is None else import_pandas().DataFrame(sample.X, columns=list(names), copy=False)
+        fitted = clone(self).set_params(**settings).fit(X, sample.y)
         mine = self.get_params(deep=False)
         self.__dict__.update({name: value for name, value in vars(fitted).items() if name not in mine})
         del self.__dict__["fit_report_"]  # not fitted until this fit is complete
@@ -257,9 +266,9 @@ class Learned:
     seed: int
 
 
-def _sampled(batches: Batches, memory: int, seed: int, progress: str | None) -> tuple[Drawn, int, int]:
+def _sampled(batches: Batches, memory: int, seed: int, n: int | None, progress) -> tuple[Drawn, int, int]:
     reservoir = None
-    with progress_bar(None, progress) as bar:
+    with progress_bar(n, progress) as bar:
         for X, y in batches():
             if reservoir is None:
                 reservoir = Reservoir(Sizes(memory, X.shape[1]).sample, seed)

@@ -20,11 +20,13 @@ from gpnn.files import model as model_file
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.far import OUTSIDE
 from gpnn.stages.hiding import can_be_told
+from gpnn.stages.sampling import Drawn
 from gpnn.tables.columns import CURE_OF_DAMAGE, numbers
 from gpnn.tables.encoder import TableEncoder, missing_message, warn_of_unknown
 from gpnn.tables.joint import JointTables
-from gpnn.tables.reading import Table, as_table, open_table
-from gpnn.tables.to_come import Group, Time, Watch, said
+from gpnn.tables.reading import Table, as_table, names_files, open_tables
+from gpnn.tables.rows import CURE, larger_parts, read_rows, usable_rows, warn_of_dropped
+from gpnn.tables.to_come import Watch, said
 from gpnn.tables.writing import check_output, writing
 
 ANSWERS = ("mean", "sd", "lower", "upper")
@@ -39,7 +41,6 @@ POLICIES = ("error", "impute", "drop")
 leave it out."""
 
 _MANY, _FEW = 0.1, 10  # rows outside the support, of which users are told: a share, and more than a handful
-_CURE = "ask for --impute (median or most frequent level) or --drop-missing (missing='impute' or 'drop' in Python)"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class TableModel(JointTables):
         weight: str | None = None,
         coordinates: Sequence[str] | None = None,
         periodic: Mapping[str, float] | None = None,
+        memory: int | str | None = None,
+        out: str | Path | None = None,
     ) -> TableModel:
         """Learn `target` from `features`, or from all other columns but those to `ignore`. The regressor is fitted.
 
@@ -85,8 +88,13 @@ class TableModel(JointTables):
         unless it is ignored. noise: a column of variances, what is known of each target's noise; weight: a column of
         weights. Neither is an input. coordinates: the columns of latitude and longitude in degrees, for places on the
         globe. periodic: columns whose values come round again, and after how much, such as {"hour": 24}.
+
+        memory, out: for tables larger than memory. They go through in a stream, at most so much is held ("4GiB"), and
+        the model is the folder `out`; see `GPnnRegressor.fit_stream`. Groups, times, noise and weights are not for it.
         """
         _check_policy(missing)
+        if memory is not None:
+            _check_stream(out, {"group": group, "time": time, "noise": noise, "weight": weight})
         regressor = GPnnRegressor() if regressor is None else regressor
         table = _opened(table, "read" if regressor.verbose else None)
         to_come = said(table, target, features, group, time)
@@ -101,8 +109,12 @@ class TableModel(JointTables):
         n_rows = encoder.survey(table, names)
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
+        if memory is not None and out is not None:
+            model = cls(encoder, regressor, target, missing)
+            model._fit_stream(table, memory, Path(out))
+            return model
         watch = Watch(table, encoder, target) if to_come is None and can_be_told(regressor) else None
-        rows = _read(table, encoder, target, missing, n_rows, to_come, watch, beside)
+        rows = read_rows(table, encoder, target, missing, n_rows, to_come, watch, beside)
         if len(rows.y) < 2:
             raise InvalidInputError(
                 f"{table.name} has {len(rows.y)} rows to learn from. Check that it is the right file, and that not "
@@ -118,6 +130,26 @@ class TableModel(JointTables):
         told |= {} if weight is None else {"sample_weight": rows.beside[weight]}
         regressor.fit(_named(X, encoder), rows.y, **told)
         return cls(encoder, regressor, target, missing, group, time, noise, weight)
+
+    def _fit_stream(self, table: Table, memory: int | str, out: Path) -> None:
+        """The encoder learns what it needs to from the sample; after that, rows are encoded as they will be."""
+        encoder, target, missing = self.encoder, self.target, self.missing
+        learned = False
+
+        def batches() -> Iterator[tuple[Array, Array]]:
+            for rows in usable_rows(table, encoder, target, missing):
+                X = encoder.impute(rows.X) if learned and missing == "impute" else rows.X
+                yield X, rows.y
+
+        def learn(drawn: Drawn) -> Drawn:
+            nonlocal learned
+            X = encoder.learn(drawn.X, drawn.y)
+            learned = True
+            return replace(drawn, X=encoder.impute(X) if missing == "impute" else X)
+
+        self.regressor.fit_stream(
+            batches, out, memory=memory, n_rows=table.n_rows, names=encoder.outputs, prepare=learn, schema=self.schema
+        )
 
     @classmethod
     def load(cls, path: str | Path, verify: bool = True) -> TableModel:
@@ -160,7 +192,7 @@ class TableModel(JointTables):
         """Also what is known of their noise, as the regressor takes it."""
         table, missing = self._prepare(table, missing, [self.target])
         beside = [name for name in (self.noise, self.weight) if name is not None and name in table.types]
-        rows = _read(table, self.encoder, self.target, missing, table.n_rows, beside=beside)
+        rows = read_rows(table, self.encoder, self.target, missing, table.n_rows, beside=beside)
         if missing == "impute":
             self.encoder.impute(rows.X)
         warn_of_unknown(rows.unknown)
@@ -172,14 +204,31 @@ class TableModel(JointTables):
         rows outside the support, None where the model does not know."""
         if units not in ("y", "whitened"):
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'y' or 'whitened' (the paper's).")
-        X, y, noise = self._some_rows(table, missing, "evaluate on")
-        noise.pop("sample_weight", None)
-        with _in_our_words():
-            law = self.regressor.predict_distribution(X, noise.get("noise_variance"))
-        scores: dict[str, float | None] = {"rows": len(y), **self.regressor._scores(y, law, units)}
-        outside = None if law.support is None else int(np.sum(law.support < OUTSIDE))
-        self._warn_of_outside(outside or 0, len(y))
-        return scores | {"outside_support": None if outside is None else outside / len(y)}
+        scores: dict[str, float] = {}
+        n, outside, knows = 0, 0, True
+        for X, y, noise in self.in_parts(table, missing):
+            with _in_our_words():
+                law = self.regressor.predict_distribution(X, noise)
+            scores = _averaged(scores, n, self.regressor._scores(y, law, units), len(y))
+            n += len(y)
+            knows = law.support is not None
+            outside += int(np.sum(law.support < OUTSIDE)) if law.support is not None else 0
+        if n == 0:
+            raise InvalidInputError("No row is left to evaluate on. Check that the table has rows with a target.")
+        self._warn_of_outside(outside, n)
+        return {"rows": n, **scores, "outside_support": outside / n if knows else None}
+
+    def in_parts(self, table, missing: str | None = None) -> Iterator[tuple[pd.DataFrame, Array, Array | None]]:
+        """Encoded inputs, targets and what is known of their noise, some thousand rows at a time."""
+        table, missing = self._prepare(table, missing, [self.target])
+        beside = [self.noise] if self.noise is not None and self.noise in table.types else []
+        unknown: Counter = Counter()
+        for rows in larger_parts(
+            usable_rows(table, self.encoder, self.target, missing, beside=beside, unknown=unknown)
+        ):
+            X = self.encoder.impute(rows.X) if missing == "impute" else rows.X
+            yield _named(X, self.encoder), rows.y, rows.beside[0] if beside else None
+        warn_of_unknown(unknown)
 
     def recalibrate(self, table, missing: str | None = None) -> TableModel:
         """Itself, its variances and the shape of its errors corrected by rows whose target is known. What was learned
@@ -211,9 +260,9 @@ class TableModel(JointTables):
         whole = ~np.isnan(X).any(axis=1)
         if missing == "error" and not whole.all():
             counts = self.encoder.missing_by_column(X)
-            raise InvalidInputError(f"{table.name}: " + missing_message(counts, int((~whole).sum()), _CURE))
+            raise InvalidInputError(f"{table.name}: " + missing_message(counts, int((~whole).sum()), CURE))
         warn_of_unknown(unknown)
-        _warn_of_dropped(int((~whole).sum()), len(X), "were left out: a value is missing")
+        warn_of_dropped(int((~whole).sum()), len(X), "were left out: a value is missing")
         return _named(X[whole], self.encoder)
 
     def predict(self, table, coverage: float = 0.9, keep: list[str] | None = None, missing: str | None = None):
@@ -300,7 +349,7 @@ class TableModel(JointTables):
                 first = n_rows + int(np.argmin(whole)) + 1
                 counts = self.encoder.missing_by_column(X)
                 raise InvalidInputError(
-                    f"{table.name}, row {first:,}: " + missing_message(counts, int((~whole).sum()), _CURE)
+                    f"{table.name}, row {first:,}: " + missing_message(counts, int((~whole).sum()), CURE)
                 )
             answers = np.full((len(ANSWERS) + 1, len(X)), np.nan)
             if whole.any():
@@ -312,7 +361,7 @@ class TableModel(JointTables):
             found = [pa.array(answer, mask=mask) for answer, mask in zip(answers, masks, strict=True)]
             yield pa.RecordBatch.from_arrays([*columns, *found], schema=schema)
         warn_of_unknown(unknown)
-        _warn_of_dropped(n_empty, n_rows, "have no prediction: a value is missing")
+        warn_of_dropped(n_empty, n_rows, "have no prediction: a value is missing")
         self._warn_of_outside(n_outside, n_rows)
 
     def _answer(self, X: Array, coverage: float, noise: Array | None = None) -> Array:
@@ -324,63 +373,16 @@ class TableModel(JointTables):
         return np.vstack([law.mean, law.std, *(law.mean + law.std * end for end in ends), support])
 
 
-@dataclass(frozen=True)
-class _Rows:
-    X: Array
-    y: Array
-    labels: Array
-    """Groups or times (n,), if they were asked for; zeros if not."""
-    unknown: Counter
-    beside: dict[str, Array]
-    """Columns of noise or weights."""
+def _averaged(scores: dict[str, float], n: int, more: dict[str, float], n_more: int) -> dict[str, float]:
+    """Of n and n_more rows together."""
+    if n == 0:
+        return more
 
+    def mean(one: float, other: float) -> float:
+        return (n * one + n_more * other) / (n + n_more)
 
-def _read(
-    table: Table,
-    encoder: TableEncoder,
-    target: str,
-    missing: str,
-    n_rows: int | None,
-    to_come: Group | Time | None = None,
-    watch: Watch | None = None,
-    beside: Sequence[str] = (),
-) -> _Rows:
-    """Encoded rows (NaN where "impute" has work to do), targets and groups or times, in arrays made once if the number
-    is known. A row without target, group or time is left out, or an error."""
-    X, y, labels = np.empty((n_rows or 0, len(encoder.outputs))), np.empty(n_rows or 0), np.empty(n_rows or 0)
-    more = [*([] if to_come is None else [to_come.name]), *([] if watch is None else watch.columns), *beside]
-    read_beside: list[Array] = []
-    unknown: Counter = Counter()
-    lacking: Counter = Counter()
-    done = seen = incomplete = 0
-    for batch in table.batches(list(dict.fromkeys([*encoder.inputs, target, *more]))):
-        X_batch = encoder.encode(batch, unknown)
-        y_batch = numbers(batch.column(target), target)
-        labels_batch = np.zeros(len(y_batch)) if to_come is None else to_come.read(batch.column(to_come.name))
-        if watch is not None:
-            watch.look(batch)
-        absent = encoder.missing_by_column(X_batch) if missing != "impute" else {}
-        others = [(name, numbers(batch.column(name), name)) for name in beside]
-        for name, values in ((target, y_batch), (to_come.name if to_come else "", labels_batch), *others):
-            if np.isnan(values).any():
-                absent[name] = int(np.isnan(values).sum())
-        lacking.update(absent)
-        unusable, without_input = np.isnan(y_batch) | np.isnan(labels_batch), np.isnan(X_batch).any(axis=1)
-        for _, values in others:
-            unusable |= np.isnan(values)
-        wanted = ~unusable if missing == "impute" else ~(unusable | without_input)
-        seen, incomplete = seen + len(wanted), incomplete + int((~wanted).sum())
-        end = done + int(wanted.sum())
-        if end > len(y):
-            X, y, labels = np.resize(X, (2 * end, X.shape[1])), np.resize(y, 2 * end), np.resize(labels, 2 * end)
-        X[done:end], y[done:end], labels[done:end] = X_batch[wanted], y_batch[wanted], labels_batch[wanted]
-        read_beside.append(np.array([values[wanted] for _, values in others]).reshape(len(beside), end - done))
-        done = end
-    if lacking and missing == "error":
-        raise InvalidInputError(f"{table.name}: " + missing_message(lacking, incomplete, _CURE))
-    _warn_of_dropped(incomplete, seen, f"were left out: a value is missing in {listed(list(lacking))}")
-    columns = np.concatenate([np.empty((len(beside), 0)), *read_beside], axis=1)
-    return _Rows(X[:done], y[:done], labels[:done], unknown, dict(zip(beside, columns, strict=True)))
+    squared = {"rmse": float(np.sqrt(mean(scores["rmse"] ** 2, more["rmse"] ** 2)))}
+    return {name: mean(scores[name], more[name]) for name in more} | squared
 
 
 @contextmanager
@@ -391,14 +393,8 @@ def _in_our_words() -> Iterator[None]:
         yield
 
 
-def _warn_of_dropped(dropped: int, n_rows: int, what: str) -> None:
-    if dropped:
-        warnings.warn(f"{dropped:,} of {n_rows:,} rows {what}.", GPnnWarning, stacklevel=3)
-
-
 def _opened(table, progress: str | None) -> Table:
-    opened = open_table(table) if isinstance(table, str | Path) else as_table(table)
-    return replace(opened, progress=progress)
+    return replace(open_tables(table) if names_files(table) else as_table(table), progress=progress)
 
 
 def _choose(table: Table, target: str, features: list[str] | None, ignore: list[str]) -> list[str]:
@@ -415,6 +411,16 @@ def _choose(table: Table, target: str, features: list[str] | None, ignore: list[
             f"{table.name} has no column to learn {target!r} from. It has: {listed(list(table.types))}."
         )
     return names
+
+
+def _check_stream(out, told: dict[str, str | None]) -> None:
+    if out is None:
+        raise InvalidInputError("memory = … is for models that are written as they are made: say where with out=….")
+    if said := [name for name, value in told.items() if value is not None]:
+        raise InvalidInputError(
+            f"{listed(said)}: not for a stream. Fit without memory (--memory), on a sample of the rows if all are too "
+            "many."
+        )
 
 
 def _check_policy(missing: str) -> None:
