@@ -60,8 +60,13 @@ class Sizes:
 
     @property
     def run(self) -> int:
-        """Rows that are shared out at a time: in float64, in float32, and sorted."""
-        return max(1024, min(_RUN_ROWS, self.free // 4 // (20 * self.d + 60)))
+        """Rows that are shared out at a time."""
+        return max(1024, min(_RUN_ROWS, self.most_at_once // 4))
+
+    @property
+    def most_at_once(self) -> int:
+        """Rows that can be shared out at a time: in float64, in float32, and sorted."""
+        return self.free // (20 * self.d + 60)
 
     @property
     def shard(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,10 @@ class Reservoir:
 
 
 def _lots(seed: int, first: int, last: int) -> Array:
-    blocks = range(first // _BLOCK, -(-last // _BLOCK))
-    drawn = [np.random.default_rng([seed, block]).random(_BLOCK) for block in blocks]
+    drawn = [_lots_of_block(seed, block) for block in range(first // _BLOCK, -(-last // _BLOCK))]
     return np.concatenate([np.zeros(0), *drawn])[first % _BLOCK :][: last - first]
+
+
+@lru_cache(maxsize=2)  # several batches have their rows in one block
+def _lots_of_block(seed: int, block: int) -> Array:
+    return np.random.default_rng([seed, block]).random(_BLOCK)
