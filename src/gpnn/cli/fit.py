@@ -7,7 +7,7 @@ from gpnn.cli import inspect
 from gpnn.cli.arguments import add_engine, add_missing, period, seed, whole_number
 from gpnn.common.kernels import KERNELS
 from gpnn.common.scales import SCALES
-from gpnn.files.whole import check_folder
+from gpnn.files.whole import HEAD, check_folder, check_place
 from gpnn.regressor import GPnnRegressor
 
 
@@ -19,7 +19,7 @@ def add_to(commands) -> None:
         "Numbers are taken as they are; booleans, dates and categories are encoded by a rule that the model keeps.",
     )
     add = parser.add_argument
-    add("table", type=Path, help="the training rows")
+    add("table", type=Path, nargs="+", help="the training rows: a file, several, a folder, or a pattern")
     add("--target", required=True, action="append", metavar="COLUMN", help="what to predict; again for several")
     add("--out", required=True, type=Path, metavar="FILE", help="where the model goes, such as model.gpnn")
     columns = parser.add_mutually_exclusive_group()
@@ -35,6 +35,8 @@ def add_to(commands) -> None:
     to_come.add_argument("--time", metavar="COLUMN", help="if new rows will be later than the training rows: when")
     add("--noise", metavar="COLUMN", help="what is known of the target's noise: a column of variances, in its units²")
     add("--weight", metavar="COLUMN", help="weights of the rows: w is as w rows with the same target")
+    add("--memory", metavar="SIZE",
+        help="for tables larger than memory: hold no more than this, such as 4GiB; the model is a folder")  # fmt: skip
     add("--paper", action="store_true", help="the published recipe: exponential kernel, m = 400, one lengthscale")
     add("--kernel", choices=["auto", *KERNELS], help="(default: chosen on held-out rows)")
     add("--neighbors", type=whole_number(1), metavar="M", help="rows per prediction (default: chosen on held-out rows)")
@@ -52,14 +54,14 @@ def add_to(commands) -> None:
 def _run(args: argparse.Namespace) -> None:
     from gpnn.tables import TableModel
 
-    check_folder(args.out)
+    check_folder(args.out) if args.memory is None else check_place(args.out, HEAD)
     asked = {"engine": args.engine, "kernel": args.kernel, "n_neighbors": args.neighbors, "holdout": args.holdout}
     asked["target_scale"] = args.target_scale
     settings = {name: value for name, value in asked.items() if value is not None}
     recipe = GPnnRegressor.paper if args.paper else GPnnRegressor
     regressor = recipe(**settings, n_jobs=args.jobs, random_state=args.seed, verbose=1)
     model = TableModel.fit(
-        args.table,
+        args.table if len(args.table) > 1 else args.table[0],
         args.target,
         regressor=regressor,
         features=args.features,
@@ -73,6 +75,9 @@ def _run(args: argparse.Namespace) -> None:
         weight=args.weight,
         coordinates=args.coordinates,
         periodic=dict(args.periodic) if args.periodic else None,
+        memory=args.memory,
+        out=args.out,
     )
-    model.save(args.out)
+    if args.memory is None:
+        model.save(args.out)
     inspect.show(args.out, args.json)

@@ -2,13 +2,14 @@
 
 import argparse
 import json
+from itertools import chain
 from pathlib import Path
 
 from gpnn.cli.arguments import add_engine, add_missing, add_target, loaded
 from gpnn.common.errors import InvalidInputError
 from gpnn.files.whole import check_folder
 from gpnn.judging import report
-from gpnn.judging.diagnostics import diagnose
+from gpnn.judging.diagnostics import diagnose_parts
 
 
 def add_to(commands) -> None:
@@ -27,10 +28,10 @@ def add_to(commands) -> None:
 def _run(args: argparse.Namespace) -> None:
     check_folder(args.out)
     model = loaded(args)
-    X, y = model.read_rows(args.table, args.missing)
-    if len(y) == 0:
+    parts = iter((X, y) for X, y, _ in model.in_parts(args.table, args.missing))
+    if (first := next(parts, None)) is None:
         raise InvalidInputError(f"{args.table} has no row with a known {model.target}. Give rows to test on.")
-    found = diagnose(model.regressor, X, y, target=model.targets[0])
+    found = diagnose_parts(model.regressor, chain([first], parts), model.targets[0])
     report.write(found, args.out)
     if args.json:
         print(json.dumps(found.as_dict()))

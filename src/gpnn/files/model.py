@@ -29,8 +29,10 @@ from gpnn.common.scales import TargetScale
 from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, NeighborIndex
 from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
+from gpnn.engines.cpu.neighbors.shards import Shards
 from gpnn.engines.local import Noise
 from gpnn.files import container
+from gpnn.files.whole import HEAD
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.far import LEVELS, Far, Member, Trend
@@ -98,24 +100,40 @@ class Stored(NamedTuple):
 
 
 def write(path: str | os.PathLike, regressor: GPnnRegressor, schema: dict | None = None) -> None:
-    """The fitted model, and a `schema` of plain JSON, as the file `path`: complete, or not there."""
+    """The fitted model, and a `schema` of plain JSON, as the file `path`: complete, or not there. A model in shards
+    becomes a folder (`files.shards`)."""
     check_is_fitted(regressor)
+    if isinstance(regressor.__dict__.get("index_"), Shards):
+        from gpnn.files import shards
+
+        shards.copy(Path(path), regressor, schema)
+    else:
+        write_one(Path(path), regressor, schema)
+
+
+def write_one(path: Path, regressor: GPnnRegressor, schema: dict | None, beside: dict | None = None) -> None:
+    """One file; of a model in shards, all but these. `beside`: what else the header says."""
     if type(regressor) is not GPnnRegressor:
         raise InvalidInputError(
             f"A model file holds a GPnnRegressor, not a {type(regressor).__name__}. Keep other estimators with "
             "joblib.dump or skops.io.dump."
         )
     arrays: dict[str, NDArray] = {}
-    content = {"gpnn": gpnn.__version__, **_encode_model(regressor, "", arrays), "schema": _plain(schema)}
+    content = {
+        "gpnn": gpnn.__version__,
+        **_encode_model(regressor, "", arrays),
+        "schema": _plain(schema),
+        **(beside or {}),
+    }
     if targets := getattr(regressor, "targets_", ()):
         content["targets"] = [_encode_model(one, f"targets_.{j}.", arrays) for j, one in enumerate(targets)]
     try:
-        _restored(content, arrays)  # what could not be read is not written
+        _restored(content, arrays, _rows_in_shards(regressor))  # what could not be read is not written
     except container.MALFORMED as error:
         raise InvalidInputError(
             f"The model cannot be kept in a model file: {error}. Was it changed by hand?"
         ) from error
-    container.write(Path(path), content, arrays, "save" if regressor.verbose else None)
+    container.write(path, content, arrays, "save" if regressor.verbose else None)
 
 
 def read(path: str | os.PathLike, verify: bool = True) -> Stored:
@@ -125,9 +143,17 @@ def read(path: str | os.PathLike, verify: bool = True) -> Stored:
     checksums out; header, sizes and whatever could lead compiled code astray are checked all the same.
     """
     path = Path(path)
-    content, arrays = container.read(path, verify)
+    if path.is_dir():
+        from gpnn.files import shards
+
+        return shards.read(path, verify)
+    return restored(path, *container.read(path, verify))
+
+
+def restored(path: Path, content: dict, arrays: dict[str, NDArray], rows: dict | None = None) -> Stored:
+    """rows: index and targets, where they are in shards."""
     try:
-        return Stored(_restored(content, arrays), content["schema"])
+        return Stored(_restored(content, arrays, rows), content["schema"])
     except container.MALFORMED as error:
         raise FileError(
             f"{path} holds no model that gpnn {gpnn.__version__} can use ({error}); it was written by gpnn "
@@ -138,7 +164,7 @@ def read(path: str | os.PathLike, verify: bool = True) -> Stored:
 def describe(path: str | os.PathLike) -> dict:
     """What the header tells of a model, the arrays untouched: plain JSON, arrays as their type and shape."""
     path = Path(path)
-    header = container.read_header(path)
+    header = container.read_header(path / HEAD if path.is_dir() else path)
     content = header.content
     try:
         table = {name: {key: entry[key] for key in ("dtype", "shape")} for name, entry in content["arrays"].items()}
@@ -146,8 +172,9 @@ def describe(path: str | os.PathLike) -> dict:
         settings, learned = (
             {name: _summary(node, table) for name, node in shown[part].items()} for part in ("settings", "learned")
         )
+        n_bytes = sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else header.length
         return {
-            "format": container.VERSION, "gpnn": content["gpnn"], "bytes": header.length, "settings": settings,
+            "format": container.VERSION, "gpnn": content["gpnn"], "bytes": n_bytes, "settings": settings,
             "learned": learned, "arrays": table, "schema": content["schema"],
         }  # fmt: skip
     except container.MALFORMED as error:
@@ -159,12 +186,19 @@ def describe(path: str | os.PathLike) -> dict:
 
 def _encode_model(regressor: GPnnRegressor, place: str, arrays: dict[str, NDArray]) -> dict:
     regressor._consolidate()
+    elsewhere = ("targets_", *(_rows_in_shards(regressor) or ()))
     learned = {
-        name: _encode(value, place + name, arrays)
+        name: encode(value, place + name, arrays)
         for name, value in vars(regressor).items()
-        if _is_learned(name) and name != "targets_"
+        if _is_learned(name) and name not in elsewhere
     }
     return {"settings": _settings(regressor, arrays), "learned": learned}
+
+
+def _rows_in_shards(regressor: GPnnRegressor) -> dict | None:
+    if not isinstance(regressor.__dict__.get("index_"), Shards):
+        return None
+    return {"index_": regressor.index_, "_y": regressor._y}
 
 
 def _settings(regressor: GPnnRegressor, arrays: dict[str, NDArray]) -> dict:
@@ -173,7 +207,7 @@ def _settings(regressor: GPnnRegressor, arrays: dict[str, NDArray]) -> dict:
         if name in _NOT_KEPT:
             continue
         try:
-            kept[name] = _encode(value, name, arrays)
+            kept[name] = encode(value, name, arrays)
         except InvalidInputError:
             if name not in _ONLY_FOR_FITTING:
                 raise
@@ -182,12 +216,12 @@ def _settings(regressor: GPnnRegressor, arrays: dict[str, NDArray]) -> dict:
                 f"{name} = {value!r} cannot be kept in a model file. Predictions do not need it; the loaded model has "
                 f"the default, {default!r}. Set {name} again before you fit that one.",
                 GPnnWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
     return kept
 
 
-def _encode(value, place: str, arrays: dict[str, NDArray]):
+def encode(value, place: str, arrays: dict[str, NDArray]):
     """`value` as JSON. Numbers and texts stand for themselves, all else is {"type": …, "value": …}."""
     if value is None or isinstance(value, bool | str):
         return value
@@ -200,7 +234,7 @@ def _encode(value, place: str, arrays: dict[str, NDArray]):
     if isinstance(value, np.ndarray | np.generic):
         return _encode_array(np.asarray(value), place, arrays)
     if isinstance(value, list | tuple):
-        items = [_encode(item, f"{place}.{k}", arrays) for k, item in enumerate(value)]
+        items = [encode(item, f"{place}.{k}", arrays) for k, item in enumerate(value)]
         return items if isinstance(value, list) else {"type": "tuple", "value": items}
     if isinstance(value, dict):
         kind, fields = "dict", value
@@ -210,7 +244,7 @@ def _encode(value, place: str, arrays: dict[str, NDArray]):
         raise _not_ours(value, place)
     if not all(isinstance(name, str) for name in fields):
         raise InvalidInputError(f"{place} has keys that are not text; a model file cannot hold those.")
-    return {"type": kind, "value": {name: _encode(fields[name], f"{place}.{name}", arrays) for name in fields}}
+    return {"type": kind, "value": {name: encode(fields[name], f"{place}.{name}", arrays) for name in fields}}
 
 
 def _encode_array(array: NDArray, place: str, arrays: dict[str, NDArray]) -> dict:
@@ -250,13 +284,13 @@ def _plain(schema: dict | None) -> dict | None:
 # --- and back ---------------------------------------------------------------------------------------------------------
 
 
-def _decode(node, arrays: dict[str, NDArray], depth: int = 0):
+def decode(node, arrays: dict[str, NDArray], depth: int = 0):
     if depth > _DEEPEST:
         raise ValueError(f"more than {_DEEPEST} levels")
     if node is None or isinstance(node, bool | int | float | str):
         return node
     if isinstance(node, list):
-        return [_decode(item, arrays, depth + 1) for item in node]
+        return [decode(item, arrays, depth + 1) for item in node]
     kind, value = node["type"], node["value"]
     if kind == "array":
         array = arrays[value]
@@ -266,10 +300,10 @@ def _decode(node, arrays: dict[str, NDArray], depth: int = 0):
     if kind == "texts":
         return np.array([str(text) for text in value], dtype=object)
     if kind == "tuple":
-        return tuple(_decode(item, arrays, depth + 1) for item in value)
+        return tuple(decode(item, arrays, depth + 1) for item in value)
     if kind != "dict" and kind not in _CLASSES:
         raise ValueError(f"{kind!r:.40} is no class of gpnn")
-    fields = {name: _decode(field, arrays, depth + 1) for name, field in value.items()}
+    fields = {name: decode(field, arrays, depth + 1) for name, field in value.items()}
     return fields if kind == "dict" else _made(_CLASSES[kind], fields)
 
 
@@ -290,20 +324,21 @@ def _annotations(cls: type) -> tuple[dict, dict]:
     return get_type_hints(cls.__init__), get_type_hints(cls)  # type: ignore[misc]
 
 
-def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
+def _restored(content: dict, arrays: dict[str, NDArray], rows: dict | None = None) -> GPnnRegressor:
     if "targets" in content:
         return _restored_targets(content, arrays)
     settings, learned = (
-        {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
+        {name: decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
     )
     model = GPnnRegressor(**{name: value for name, value in settings.items() if name not in _NOT_KEPT})
     check_settings(model)
-    wrong, missing = [name for name in learned if not _is_learned(name)], sorted(_LEARNED.keys() - learned.keys())
+    needed = _LEARNED.keys() - (rows or {}).keys()
+    wrong, missing = [name for name in learned if not _is_learned(name)], sorted(needed - learned.keys())
     if wrong or missing:
         raise ValueError(f"what fit leaves is without {listed(missing)}" if missing else f"{wrong[0]:.40} is unknown")
     learned |= {name: value for name, value in _BEFORE.items() if name not in learned}
     _check_types("GPnnRegressor", learned, dict.fromkeys(learned, Any) | _LEARNED | _LATER)
-    model.__dict__.update(learned)
+    model.__dict__.update(learned | (rows or {}))
     model.__dict__.setdefault("_n_seen", int(len(model._y) + len(model._set_aside)))
     _check_sizes(model)
     return model
@@ -312,7 +347,7 @@ def _restored(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
 def _restored_targets(content: dict, arrays: dict[str, NDArray]) -> GPnnRegressor:
     """A model of several targets: those, and how they share their rows."""
     settings, learned = (
-        {name: _decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
+        {name: decode(node, arrays) for name, node in content[part].items()} for part in ("settings", "learned")
     )
     model = GPnnRegressor(**{name: value for name, value in settings.items() if name not in _NOT_KEPT})
     check_settings(model)
@@ -393,10 +428,10 @@ def _check_whitener(whitener: Whitener, d: int) -> None:
 
 
 def _check_rows(index: NeighborIndex, y: Array, d: int, n_neighbors: int, noise: Noise | None = None) -> None:
-    assert isinstance(index, StoredIndex)  # as its type was checked to be
-    n = index._rows.n
-    if index._rows.d != d:
-        raise ValueError(f"{d} columns, but rows of {index._rows.d}")
+    assert isinstance(index, StoredIndex | Shards)  # as its type was checked to be
+    n, width = len(index.order), index.d if isinstance(index, Shards) else index._rows.d
+    if width != d:
+        raise ValueError(f"{d} columns, but rows of {width}")
     if y.shape != (n,) or not 1 <= n_neighbors <= n:
         raise ValueError(f"{n} rows, but targets {y.shape} and {n_neighbors} neighbours")
     if noise is not None and not noise.share.shape == noise.known.shape == (n,):

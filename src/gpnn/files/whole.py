@@ -10,6 +10,9 @@ from pathlib import Path
 
 from gpnn.common.errors import FileError, InvalidInputError
 
+HEAD = "model.gpnn"
+"""In the folder of a model whose rows are in shards: all but the rows."""
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -28,6 +31,42 @@ def whole_or_nothing(path: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
+@contextmanager
+def whole_folder(path: Path, mark: str) -> Iterator[Path]:
+    """A hidden folder beside `path` that takes its place when the block succeeds, and is removed when it fails.
+
+    What a killed process left of an earlier attempt is removed first. What was at `path` stays until the end. mark: a
+    file that folders of this kind have, so that no other is ever replaced.
+    """
+    check_place(path, mark)
+    for left in path.parent.glob(f".{path.name}.*.part"):
+        if not _is_running(left.suffixes[-2]):
+            shutil.rmtree(left, ignore_errors=True)
+    unfinished, before = (path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in ("part", "before"))
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        with full_disk_explained(path.parent):
+            unfinished.mkdir()
+            yield unfinished
+            if path.exists():
+                os.replace(path, before)
+            os.replace(unfinished, path)
+    finally:
+        for left in (unfinished, before):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _is_running(process: str) -> bool:
+    """Whether there is a process of that number, said as ".123"."""
+    try:
+        os.kill(int(process.removeprefix(".")), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
+
+
 def check_folder(path: Path, endings: Collection[str] = ()) -> None:
     """Whether a file can be made there, before the work and not after it."""
     if endings and path.suffix.lower() not in endings:
@@ -36,6 +75,14 @@ def check_folder(path: Path, endings: Collection[str] = ()) -> None:
         raise InvalidInputError(f"There is no folder {path.parent} for {path.name}. Make it first.")
     if path.is_dir():
         raise InvalidInputError(f"{path} is a folder. Give the name of a file.")
+
+
+def check_place(path: Path, mark: str) -> None:
+    """Whether a folder that holds the file `mark` can be made there, in place of one like it at most."""
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"There is no folder {path.parent} for {path.name}. Make it first.")
+    if path.is_dir() and not (path / mark).is_file():
+        raise InvalidInputError(f"{path} is a folder of something else, and stays. Give another name.")
 
 
 @contextmanager

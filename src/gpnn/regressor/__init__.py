@@ -25,6 +25,7 @@ from gpnn.regressor.joint import JointLaws
 from gpnn.regressor.living import Living
 from gpnn.regressor.noise import KnownNoise
 from gpnn.regressor.scaling import Scaling
+from gpnn.regressor.streaming import Streaming
 from gpnn.regressor.targets import SeveralTargets, same_rows, several
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.estimation import estimate_from_rows
@@ -51,7 +52,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, JointLaws):
+class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, JointLaws, Streaming):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -384,12 +385,16 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
         verdict = judges.verdict(
             rows, self.n_neighbors_, self.n_neighbors == "auto", size, self.calibration == "local", rng, report
         )
+        self._take_verdict(verdict, self.params_)
+        return verdict
+
+    def _take_verdict(self, verdict: Verdict, params: Hyperparameters) -> None:
+        """params: uncalibrated."""
         self.n_neighbors_, self.calibration_rows_ = verdict.n_neighbors, verdict.rows
         self.alpha_, self.alpha_interval_ = verdict.calibration.alpha, verdict.alpha_interval
         self.floor_, self.shape_ = verdict.calibration.floor, verdict.shape
         self._scale: LocalScale | None = verdict.calibration.scale
-        self.params_ = self.params_.scaled(self.alpha_)
-        return verdict
+        self.params_ = params.scaled(self.alpha_)
 
     def _learn_far(self, X, y, verdict: Verdict, queries, engine: Engine, rng, report, noise) -> Far | None:
         """What answers beyond the support; None if `holdout` says what queries will be like, or nothing was learned."""
@@ -411,6 +416,7 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
             raise self._ask_one()
         engine = self._make_engine()
         if not getattr(engine, "searches_segments", False):
+            self._refuse_shards()
             self._consolidate()
         return engine.hold(self.index_, self._y, self._noise)
 

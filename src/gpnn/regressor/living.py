@@ -35,6 +35,7 @@ class Living:
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y, noise_variance=noise_variance, sample_weight=sample_weight)
+        self._refuse_shards()
         X = check_new_rows(self, X)
         told = {"noise_variance": noise_variance, "sample_weight": sample_weight}
         if "targets_" in self.__dict__:
@@ -68,6 +69,7 @@ class Living:
         """Rows that no prediction uses any more: by their numbers, in the order in which they came through `fit` and
         every `partial_fit`; by a mask over all of them; or all that came before the row of a number."""
         check_is_fitted(self)
+        self._refuse_shards()
         if "targets_" in self.__dict__:
             for model in self.targets_:
                 model.forget(rows, where=where, before=before)

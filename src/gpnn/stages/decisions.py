@@ -33,8 +33,8 @@ class Excursion(NamedTuple):
 def exceedance(
     law: Prediction, latent_share: Array, shape: Shape, threshold, noise: bool, scale: TargetScale = _PLAIN
 ) -> Array:
-    """P(y* > threshold), or P(f > threshold), for each row of a law of y* (or, on a scale, of T(y*)), of whose own variance
-    a share is f's."""
+    """P(y* > threshold), or P(f > threshold), for each row of a law of y* (or, on a scale, of T(y*)), of whose own
+    variance a share is f's."""
     asked = _checked_threshold(threshold, len(law))
     sure = np.where(asked < scale.low, 1.0, np.where(asked >= scale.high, 0.0, np.nan))
     threshold = asked if scale.plain else scale(asked)

@@ -57,6 +57,8 @@ class Judges:
     progress: str | None = None
     noise: Noise | None = None
     """Of the whole table, in whitened units."""
+    numbers: NDArray[np.int64] | None = None
+    """Of the rows of X in the index, where X is a sample of them."""
 
     def verdict(
         self,
@@ -174,7 +176,7 @@ class Judges:
     def _predict(self, rows, sizes: NDArray) -> LocalSolution:
         """Uncalibrated means and variances (q, k) of table rows from their nearest others, for each of `sizes`."""
         sizes = np.minimum(sizes, len(self.engine.y) - 1)
-        own = np.full(len(rows), -1) if self.hidden else rows
+        own = np.full(len(rows), -1) if self.hidden else rows if self.numbers is None else self.numbers[rows]
         X_star = self.engine.whiten(self.whitener, self.X[rows])
         solution = self.engine.path(X_star, sizes, self.kernel, self.params, own, progress=self.progress)
         mean = solution.mean * (self.params.unbiasing(sizes) if self.unbiased_mean else 1.0)

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,13 @@ from gpnn.files import model as model_file
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.far import OUTSIDE
 from gpnn.stages.hiding import can_be_told
+from gpnn.stages.sampling import Drawn
 from gpnn.tables.columns import CURE_OF_DAMAGE, numbers
 from gpnn.tables.encoder import TableEncoder, missing_message, warn_of_unknown
 from gpnn.tables.joint import JointTables
-from gpnn.tables.reading import Table, as_table, open_table
-from gpnn.tables.to_come import Group, Time, Watch, said
+from gpnn.tables.reading import Table, as_table, names_files, open_tables
+from gpnn.tables.rows import CURE, larger_parts, read_rows, usable_rows, warn_of_dropped
+from gpnn.tables.to_come import Watch, said
 from gpnn.tables.writing import check_output, writing
 
 ANSWERS = ("mean", "sd", "lower", "upper")
@@ -40,7 +42,6 @@ POLICIES = ("error", "impute", "drop")
 leave it out."""
 
 _MANY, _FEW = 0.1, 10  # rows outside the support, of which users are told: a share, and more than a handful
-_CURE = "ask for --impute (median or most frequent level) or --drop-missing (missing='impute' or 'drop' in Python)"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class TableModel(JointTables):
         weight: str | None = None,
         coordinates: Sequence[str] | None = None,
         periodic: Mapping[str, float] | None = None,
+        memory: int | str | None = None,
+        out: str | Path | None = None,
     ) -> TableModel:
         """Learn `target` from `features`, or from all other columns but those to `ignore`. The regressor is fitted.
         Several targets are learned together; of one row, some may be missing.
@@ -87,11 +90,17 @@ class TableModel(JointTables):
         unless it is ignored. noise: a column of variances, what is known of each target's noise; weight: a column of
         weights. Neither is an input. coordinates: the columns of latitude and longitude in degrees, for places on the
         globe. periodic: columns whose values come round again, and after how much, such as {"hour": 24}.
+
+        memory, out: for tables larger than memory. They go through in a stream, at most so much is held ("4GiB"), and
+        the model is the folder `out`; see `GPnnRegressor.fit_stream`. Groups, times, noise and weights are not for it.
         """
         _check_policy(missing)
+        targets = _named_once(target)
+        if memory is not None:
+            others = {"several targets": targets[1] if len(targets) > 1 else None}
+            _check_stream(out, {"group": group, "time": time, "noise": noise, "weight": weight} | others)
         regressor = GPnnRegressor() if regressor is None else regressor
         table = _opened(table, "read" if regressor.verbose else None)
-        targets = _named_once(target)
         to_come = said(table, targets, features, group, time)
         beside = [name for name in (noise, weight) if name is not None]
         table.require(beside, "It was named as a column of noise or weights.")
@@ -104,8 +113,12 @@ class TableModel(JointTables):
         n_rows = encoder.survey(table, names)
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
+        if memory is not None and out is not None:
+            model = cls(encoder, regressor, targets[0], missing)
+            model._fit_stream(table, memory, Path(out))
+            return model
         watch = Watch(table, encoder, targets) if to_come is None and can_be_told(regressor) else None
-        rows = _read(table, encoder, targets, missing, n_rows, to_come, watch, beside)
+        rows = read_rows(table, encoder, targets, missing, n_rows, to_come, watch, beside)
         if len(rows.y) < 2:
             raise InvalidInputError(
                 f"{table.name} has {len(rows.y)} rows to learn from. Check that it is the right file, and that not "
@@ -122,6 +135,26 @@ class TableModel(JointTables):
         regressor.fit(_named(X, encoder), rows.y, **told)
         target = targets[0] if len(targets) == 1 else targets
         return cls(encoder, regressor, target, missing, group, time, noise, weight)
+
+    def _fit_stream(self, table: Table, memory: int | str, out: Path) -> None:
+        """The encoder learns what it needs to from the sample; after that, rows are encoded as they will be."""
+        encoder, missing = self.encoder, self.missing
+        learned = False
+
+        def batches() -> Iterator[tuple[Array, Array]]:
+            for rows in usable_rows(table, encoder, self.targets, missing):
+                X = encoder.impute(rows.X) if learned and missing == "impute" else rows.X
+                yield X, rows.y
+
+        def learn(drawn: Drawn) -> Drawn:
+            nonlocal learned
+            X = encoder.learn(drawn.X, drawn.y)
+            learned = True
+            return replace(drawn, X=encoder.impute(X) if missing == "impute" else X)
+
+        self.regressor.fit_stream(
+            batches, out, memory=memory, n_rows=table.n_rows, names=encoder.outputs, prepare=learn, schema=self.schema
+        )
 
     @classmethod
     def load(cls, path: str | Path, verify: bool = True) -> TableModel:
@@ -184,7 +217,7 @@ class TableModel(JointTables):
         """Also what is known of their noise, as the regressor takes it."""
         table, missing = self._prepare(table, missing, list(self.targets))
         beside = [name for name in (self.noise, self.weight) if name is not None and name in table.types]
-        rows = _read(table, self.encoder, self.targets, missing, table.n_rows, beside=beside)
+        rows = read_rows(table, self.encoder, self.targets, missing, table.n_rows, beside=beside)
         if missing == "impute":
             self.encoder.impute(rows.X)
         warn_of_unknown(rows.unknown)
@@ -196,14 +229,22 @@ class TableModel(JointTables):
         rows outside the support, None where the model does not know. Of several targets, such scores by target."""
         if units not in ("y", "whitened"):
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'y' or 'whitened' (the paper's).")
-        X, y, noise = self._some_rows(table, missing, "evaluate on")
-        noise.pop("sample_weight", None)
-        with _in_our_words():
-            law = self.regressor.predict_distribution(X, noise.get("noise_variance"))
-        scores = {
-            name: self._scores(regressor, of_y, of_law, units)
-            for name, regressor, of_y, of_law in zip(self.targets, *self._by_target(y, law), strict=True)
-        }
+        found: dict[str, _Scored] = {name: _Scored() for name in self.targets}
+        for X, y, noise in self.in_parts(table, missing):
+            with _in_our_words():
+                law = self.regressor.predict_distribution(X, noise)
+            for name, regressor, of_y, of_law in zip(self.targets, *self._by_target(y, law), strict=True):
+                if len(of_y):
+                    found[name] = found[name].and_also(
+                        regressor._scores(of_y, of_law, units), of_law.support, len(of_y)
+                    )
+        for name, scored in found.items():
+            if scored.n == 0:
+                raise InvalidInputError(
+                    f"No row is left to evaluate on. Check that the table has rows with a target ({name})."
+                )
+            self._warn_of_outside(scored.outside or 0, scored.n)
+        scores = {name: scored.as_dict() for name, scored in found.items()}
         return scores[self.target] if isinstance(self.target, str) else scores
 
     def _by_target(self, y: Array, law: Prediction) -> tuple[list, list, list]:
@@ -214,11 +255,17 @@ class TableModel(JointTables):
         laws = [self.regressor._of_target(law, j)[rows] for j, rows in enumerate(known)]
         return self.regressor.targets_, [column[rows] for column, rows in zip(y.T, known, strict=True)], laws
 
-    def _scores(self, regressor: GPnnRegressor, y: Array, law: Prediction, units: str) -> dict[str, float | None]:
-        outside = None if law.support is None else int(np.sum(law.support < OUTSIDE))
-        self._warn_of_outside(outside or 0, len(y))
-        share = None if outside is None else outside / len(y)
-        return {"rows": len(y), **regressor._scores(y, law, units), "outside_support": share}
+    def in_parts(self, table, missing: str | None = None) -> Iterator[tuple[pd.DataFrame, Array, Array | None]]:
+        """Encoded inputs, targets and what is known of their noise, some thousand rows at a time."""
+        table, missing = self._prepare(table, missing, list(self.targets))
+        beside = [self.noise] if self.noise is not None and self.noise in table.types else []
+        unknown: Counter = Counter()
+        for rows in larger_parts(
+            usable_rows(table, self.encoder, self.targets, missing, beside=beside, unknown=unknown)
+        ):
+            X = self.encoder.impute(rows.X) if missing == "impute" else rows.X
+            yield _named(X, self.encoder), rows.y, rows.beside[0] if beside else None
+        warn_of_unknown(unknown)
 
     def recalibrate(self, table, missing: str | None = None) -> TableModel:
         """Itself, its variances and the shape of its errors corrected by rows whose target is known. What was learned
@@ -254,9 +301,9 @@ class TableModel(JointTables):
         whole = ~np.isnan(X).any(axis=1)
         if missing == "error" and not whole.all():
             counts = self.encoder.missing_by_column(X)
-            raise InvalidInputError(f"{table.name}: " + missing_message(counts, int((~whole).sum()), _CURE))
+            raise InvalidInputError(f"{table.name}: " + missing_message(counts, int((~whole).sum()), CURE))
         warn_of_unknown(unknown)
-        _warn_of_dropped(int((~whole).sum()), len(X), "were left out: a value is missing")
+        warn_of_dropped(int((~whole).sum()), len(X), "were left out: a value is missing")
         return _named(X[whole], self.encoder)
 
     def predict(self, table, coverage: float = 0.9, keep: list[str] | None = None, missing: str | None = None):
@@ -346,7 +393,7 @@ class TableModel(JointTables):
                 first = n_rows + int(np.argmin(whole)) + 1
                 counts = self.encoder.missing_by_column(X)
                 raise InvalidInputError(
-                    f"{table.name}, row {first:,}: " + missing_message(counts, int((~whole).sum()), _CURE)
+                    f"{table.name}, row {first:,}: " + missing_message(counts, int((~whole).sum()), CURE)
                 )
             answers = np.full((len(self.targets), len(ANSWERS) + 1, len(X)), np.nan)
             if whole.any():
@@ -361,7 +408,7 @@ class TableModel(JointTables):
             ]
             yield pa.RecordBatch.from_arrays([*columns, *found], schema=schema)
         warn_of_unknown(unknown)
-        _warn_of_dropped(n_empty, n_rows, "have no prediction: a value is missing")
+        warn_of_dropped(n_empty, n_rows, "have no prediction: a value is missing")
         self._warn_of_outside(n_outside, n_rows)
 
     def _answer(self, X: Array, coverage: float, noise: Array | None = None) -> Array:
@@ -375,70 +422,28 @@ class TableModel(JointTables):
 
 
 @dataclass(frozen=True)
-class _Rows:
-    X: Array
-    y: Array
-    labels: Array
-    """Groups or times (n,), if they were asked for; zeros if not."""
-    unknown: Counter
-    beside: dict[str, Array]
-    """Columns of noise or weights."""
+class _Scored:
+    """Scores of n rows, which came in parts."""
 
+    n: int = 0
+    scores: dict[str, float] = field(default_factory=dict)
+    outside: int | None = 0
+    """Rows outside the support; None where the model does not know."""
 
-def _read(
-    table: Table,
-    encoder: TableEncoder,
-    targets: Sequence[str],
-    missing: str,
-    n_rows: int | None,
-    to_come: Group | Time | None = None,
-    watch: Watch | None = None,
-    beside: Sequence[str] = (),
-) -> _Rows:
-    """Encoded rows (NaN where "impute" has work to do), targets and groups or times, in arrays made once if the number
-    is known. A row without any target, without group or time is left out, or an error."""
-    several = len(targets) > 1
-    X, labels = np.empty((n_rows or 0, len(encoder.outputs))), np.empty(n_rows or 0)
-    y = np.empty((n_rows or 0, len(targets)) if several else n_rows or 0)
-    more = [*([] if to_come is None else [to_come.name]), *([] if watch is None else watch.columns), *beside]
-    read_beside: list[Array] = []
-    unknown: Counter = Counter()
-    lacking: Counter = Counter()
-    done = seen = incomplete = 0
-    for batch in table.batches(list(dict.fromkeys([*encoder.inputs, *targets, *more]))):
-        X_batch = encoder.encode(batch, unknown)
-        y_batch = np.stack([numbers(batch.column(name), name) for name in targets], axis=1)
-        untold = np.isnan(y_batch).all(axis=1)
-        y_batch = y_batch if several else y_batch[:, 0]
-        labels_batch = np.zeros(len(y_batch)) if to_come is None else to_come.read(batch.column(to_come.name))
-        if watch is not None:
-            watch.look(batch)
-        absent = encoder.missing_by_column(X_batch) if missing != "impute" else {}
-        others = [(name, numbers(batch.column(name), name)) for name in beside]
-        for name, values in (
-            (" and ".join(targets), np.where(untold, np.nan, 0.0)),
-            (to_come.name if to_come else "", labels_batch),
-            *others,
-        ):
-            if np.isnan(values).any():
-                absent[name] = int(np.isnan(values).sum())
-        lacking.update(absent)
-        unusable, without_input = untold | np.isnan(labels_batch), np.isnan(X_batch).any(axis=1)
-        for _, values in others:
-            unusable |= np.isnan(values)
-        wanted = ~unusable if missing == "impute" else ~(unusable | without_input)
-        seen, incomplete = seen + len(wanted), incomplete + int((~wanted).sum())
-        end = done + int(wanted.sum())
-        if end > len(y):
-            X, y, labels = (np.resize(of, (2 * end, *of.shape[1:])) for of in (X, y, labels))
-        X[done:end], y[done:end], labels[done:end] = X_batch[wanted], y_batch[wanted], labels_batch[wanted]
-        read_beside.append(np.array([values[wanted] for _, values in others]).reshape(len(beside), end - done))
-        done = end
-    if lacking and missing == "error":
-        raise InvalidInputError(f"{table.name}: " + missing_message(lacking, incomplete, _CURE))
-    _warn_of_dropped(incomplete, seen, f"were left out: a value is missing in {listed(list(lacking))}")
-    columns = np.concatenate([np.empty((len(beside), 0)), *read_beside], axis=1)
-    return _Rows(X[:done], y[:done], labels[:done], unknown, dict(zip(beside, columns, strict=True)))
+    def and_also(self, scores: dict[str, float], support: Array | None, n: int) -> _Scored:
+        outside = None if support is None or self.outside is None else self.outside + int(np.sum(support < OUTSIDE))
+
+        def mean(one: float, other: float) -> float:
+            return (self.n * one + n * other) / (self.n + n)
+
+        if self.n:
+            squared = {"rmse": float(np.sqrt(mean(self.scores["rmse"] ** 2, scores["rmse"] ** 2)))}
+            scores = {name: mean(self.scores[name], scores[name]) for name in scores} | squared
+        return _Scored(self.n + n, scores, outside)
+
+    def as_dict(self) -> dict[str, float | None]:
+        share = None if self.outside is None else self.outside / self.n
+        return {"rows": self.n, **self.scores, "outside_support": share}
 
 
 @contextmanager
@@ -449,14 +454,8 @@ def _in_our_words() -> Iterator[None]:
         yield
 
 
-def _warn_of_dropped(dropped: int, n_rows: int, what: str) -> None:
-    if dropped:
-        warnings.warn(f"{dropped:,} of {n_rows:,} rows {what}.", GPnnWarning, stacklevel=3)
-
-
 def _opened(table, progress: str | None) -> Table:
-    opened = open_table(table) if isinstance(table, str | Path) else as_table(table)
-    return replace(opened, progress=progress)
+    return replace(open_tables(table) if names_files(table) else as_table(table), progress=progress)
 
 
 def _named_once(target: str | Sequence[str]) -> tuple[str, ...]:
@@ -497,6 +496,16 @@ def _choose(table: Table, targets: Sequence[str], features: list[str] | None, ig
             f"{table.name} has no column to learn {listed(list(targets))} from. It has: {listed(list(table.types))}."
         )
     return names
+
+
+def _check_stream(out, told: dict[str, str | None]) -> None:
+    if out is None:
+        raise InvalidInputError("memory = … is for models that are written as they are made: say where with out=….")
+    if said := [name for name, value in told.items() if value is not None]:
+        raise InvalidInputError(
+            f"{listed(said)}: not for a stream. Fit without memory (--memory), on a sample of the rows if all are too "
+            "many."
+        )
 
 
 def _check_policy(missing: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -68,7 +69,7 @@ class Table:
 def open_table(path: str | Path) -> Table:
     """The table in a file, by its ending."""
     path = Path(path)
-    ending = "".join(path.suffixes[-2:]).lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+    ending = _ending(path)
     if ending not in _OPENERS:
         raise InvalidInputError(
             f"{path}: cannot tell the type of this file from its ending. Name it {', '.join(_OPENERS)}."
@@ -80,6 +81,62 @@ def open_table(path: str | Path) -> Table:
     if not table.types:
         raise FileError(f"{path} has no columns. Check that it is the right file, and that it is whole.")
     return table
+
+
+def names_files(table) -> bool:
+    """Whether this is a path, or several."""
+    several = isinstance(table, list | tuple) and len(table) > 0
+    return isinstance(table, str | Path) or (several and all(isinstance(one, str | Path) for one in table))
+
+
+def open_tables(paths: str | Path | Sequence[str | Path]) -> Table:
+    """Files as one table, rows in the order of their names: one, several, a folder of them, or a pattern."""
+    said = [paths] if isinstance(paths, str | Path) else list(paths)
+    files = [file for path in said for file in _files(Path(path))]
+    if len(files) == 1:
+        return open_table(files[0])
+    tables = [open_table(file) for file in files]
+    first, name = tables[0], f"{said[0]}{' and others' * (len(said) > 1)} ({len(tables)} files)"
+    for table in tables[1:]:
+        table.require(list(first.types), f"{first.name} has it; files that are one table have the same columns.")
+        other = [column for column, kind in first.types.items() if table.types[column] != kind]
+        if other and not all(_both_numbers(first.types[column], table.types[column]) for column in other):
+            raise InvalidInputError(
+                f"{listed(other)} of {table.name} is {table.types[other[0]]}, and of {first.name} "
+                f"{first.types[other[0]]}. Write the files with the same types."
+            )
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        for table in tables:
+            with reading(table.name):
+                yield from table.read(columns)
+
+    counts = [table.n_rows for table in tables]
+    n_rows = None if None in counts else sum(count for count in counts if count is not None)
+    return Table(name, first.types, read, n_rows, first.untyped)
+
+
+def _files(path: Path) -> list[Path]:
+    """In the order of their names."""
+    if path.is_dir():
+        found = [file for file in sorted(path.iterdir()) if _ending(file) in _OPENERS and not file.name.startswith(".")]
+        if not found:
+            raise FileError(f"There is no table in the folder {path}: no file that ends in {', '.join(_OPENERS)}.")
+        return found
+    if path.exists() or not glob.has_magic(str(path)):
+        return [path]
+    found = [Path(file) for file in sorted(glob.glob(str(path), recursive=True))]
+    if not found:
+        raise FileError(f"No file is called {path}. Check the name and the folder ({Path.cwd()}).")
+    return found
+
+
+def _ending(path: Path) -> str:
+    return "".join(path.suffixes[-2:]).lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+
+
+def _both_numbers(one: pa.DataType, other: pa.DataType) -> bool:
+    return all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other))
 
 
 def as_table(frame) -> Table:

@@ -15,6 +15,7 @@ from gpnn.engines.cpu.joint import CPUErrors
 from gpnn.engines.cpu.learner import CPULearner
 from gpnn.engines.cpu.neighbors import NeighborIndex, make_index, nearest_others, recall
 from gpnn.engines.cpu.neighbors.cells import Rows
+from gpnn.engines.cpu.neighbors.shards import Shards
 from gpnn.engines.cpu.solver import solve_path, solve_targets
 from gpnn.engines.local import LocalSolution, Noise
 from gpnn.engines.parallel import for_each_block, n_threads
@@ -114,6 +115,18 @@ class CPU:
         n_innovations: int | None = None,
         progress: Any = None,
     ) -> LocalSolution:
+        if (turns := self._turns(X_star)) is not None:
+            alone = None if own is None else own[turns]
+            found = self._path(X_star[turns], sizes, kernel, params, alone, n_innovations, progress)
+            back = np.argsort(turns)
+            return LocalSolution(*(part[back] for part in found))
+        return self._path(X_star, sizes, kernel, params, own, n_innovations, progress)
+
+    def _turns(self, X_star: NDArray[np.float32]) -> NDArray[np.int64] | None:
+        """The order in which queries are answered, where it matters: those of a shard together."""
+        return np.argsort(self.index.homes(X_star), kind="stable") if isinstance(self.index, Shards) else None
+
+    def _path(self, X_star, sizes, kernel, params, own, n_innovations, progress) -> LocalSolution:
         m = int(sizes[-1])
         kept = m if n_innovations is None else min(m, n_innovations)
         mean, variance = np.empty((2, len(X_star), len(sizes)))

@@ -1,7 +1,7 @@
 """Can this fit be trusted? Everything that the charts and the report show, measured once on rows kept for testing."""
 
 from gpnn.judging.diagnostics.findings import findings, verdict
-from gpnn.judging.diagnostics.measure import diagnose
+from gpnn.judging.diagnostics.measure import diagnose, diagnose_parts
 from gpnn.judging.diagnostics.reasons import reasons
 from gpnn.judging.diagnostics.values import (
     Cloud,
@@ -28,6 +28,7 @@ __all__ = [
     "SupportPart",
     "Verdict",
     "diagnose",
+    "diagnose_parts",
     "findings",
     "reasons",
     "verdict",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import pairwise
 from time import perf_counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpnn.common import metrics
 from gpnn.common.errors import InvalidInputError
@@ -17,11 +18,12 @@ from gpnn.common.types import Array, Prediction
 from gpnn.engines import make_engine
 from gpnn.judging.diagnostics.findings import findings, verdict
 from gpnn.judging.diagnostics.reasons import reasons
-from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord, Map, Reason, Support, SupportPart
+from gpnn.judging.diagnostics.values import Cloud, Column, Diagnostics, FitRecord, Map, Support, SupportPart
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import interval
 from gpnn.stages.contract import DistributionRegressor
 from gpnn.stages.far import OUTSIDE
+from gpnn.stages.sampling import Reservoir
 from gpnn.stages.validation import check_new_rows
 from gpnn.stages.whitening import Whitener
 from gpnn.theory import limits
@@ -31,6 +33,7 @@ _FAR = 3.0  # times the distance that 99 % of training rows keep to their neares
 _CELLS = 40  # along each side of a map
 _NEAR = 0.1  # lengthscales; nothing within is far
 _EXPLAINED = 3  # test rows
+_HELD = 100_000  # whose inputs are held, of a table that comes in parts
 _SUPPORTS = (0.0, OUTSIDE, 0.1, 0.5, 1.0)
 _OF_THE_MOMENT = ("n_jobs", "verbose")  # settings that change no number, and may have changed since the fit
 
@@ -50,11 +53,59 @@ def diagnose(model: DistributionRegressor, X, y, *, target: str | None = None) -
     seconds = perf_counter() - start
     name = target or getattr(y, "name", None) or "y"
     y = metrics.observed(y, law)
+    if not isinstance(model, GPnnRegressor):
+        return _diagnosed(model, _Tested(y, law, seconds), str(name))
+    X, worst = check_new_rows(model, X), _worst(y, law)
+    return _diagnosed(model, _Tested(y, law, seconds, X, worst, X[worst]), str(name))
+
+
+def diagnose_parts(model: GPnnRegressor, parts: Iterable[tuple], target: str) -> Diagnostics:
+    """The same of test rows that come in parts (X, y); of their inputs a sample is held, and what stands out."""
+    some, tested = Reservoir(_HELD, seed=0), []
+    far, far_rows = np.zeros((0, model.n_features_in_)), np.zeros(0, np.int64)
+    error = np.zeros(0)
+    seconds = 0.0
+    for X, y in parts:
+        start = perf_counter()
+        law = model.predict_distribution(X)
+        seconds += perf_counter() - start
+        y, X, first = metrics.observed(y, law), check_new_rows(model, X), some.n
+        some.add(X, y)
+        worst = _worst(y, law)
+        far, far_rows = np.concatenate([far, X[worst]]), np.append(far_rows, first + worst)
+        error = np.append(error, np.abs(y[worst] - law.mean[worst]) / law.std[worst])
+        kept = np.argsort(-error, kind="stable")[:_EXPLAINED]
+        far, far_rows, error = far[kept], far_rows[kept], error[kept]
+        tested.append((y, law))
+    y, law = np.concatenate([y for y, _ in tested]), Prediction.joined([law for _, law in tested])
+    return _diagnosed(model, _Tested(y, law, seconds, some.drawn().X, far_rows, far), target)
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """Test rows that were predicted: targets, laws, and of their inputs as many as need be."""
+
+    y: Array
+    law: Prediction
+    seconds: float
+    X: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    """Random ones, or all; none where the model is not ours to look into."""
+    worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Numbers of those that lie farthest off, in standard deviations, and their inputs."""
+    X_worst: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+
+def _worst(y: Array, law: Prediction) -> NDArray[np.int64]:
+    return np.argsort(-np.abs(y - law.mean) / law.std, kind="stable")[:_EXPLAINED]
+
+
+def _diagnosed(model: DistributionRegressor, tested: _Tested, name: str) -> Diagnostics:
+    y, law, X, worst = tested.y, tested.law, tested.X, tested.worst
     z_squared = metrics.z_squared(y, law)
     largest = np.sort(z_squared)[-max(1, len(y) // 100) :]
     found = Diagnostics(
         model=type(model).__name__,
-        target=str(name),
+        target=name,
         n_rows=len(y),
         scores=model._scores(y, law, "y"),
         whitened_scores=model._scores(y, law, "whitened"),
@@ -66,9 +117,9 @@ def diagnose(model: DistributionRegressor, X, y, *, target: str | None = None) -
         cloud=Cloud.of(y, law.mean),
         fit=_fit_record(model, X) if isinstance(model, GPnnRegressor) else None,
         support=_support(model, y, law),
-        reasons=_reasons(model, X, y, law) if isinstance(model, GPnnRegressor) else (),
+        reasons=reasons(model, tested.X_worst, law[worst], worst, y[worst]) if isinstance(model, GPnnRegressor) else (),
         map=_map(model, X) if isinstance(model, GPnnRegressor) and model.n_features_in_ == 2 else None,
-        predict_seconds=seconds,
+        predict_seconds=tested.seconds,
         created=now(),
         machine=machine(),
         versions=versions("gpnn"),
@@ -86,14 +137,8 @@ def importances(whitener: Whitener, X: Array) -> Array:
     return strength * np.std(X if whitener.ranks is None else whitener.ranks(X), axis=0, dtype=np.float64)
 
 
-def _reasons(model: GPnnRegressor, X, y: Array, law: Prediction) -> tuple[Reason, ...]:
-    """Of the rows that lie farthest off, in standard deviations."""
-    worst = np.argsort(-np.abs(y - law.mean) / law.std, kind="stable")[:_EXPLAINED]
-    return reasons(model, check_new_rows(model, X)[worst], law[worst], worst, y[worst])
-
-
-def _map(model: GPnnRegressor, X) -> Map:
-    X = np.asarray(check_new_rows(model, X), dtype=float)
+def _map(model: GPnnRegressor, X: Array) -> Map:
+    X = np.asarray(X, dtype=float)
     x, y = (np.linspace(column.min(), column.max(), _CELLS) for column in X.T)
     cells = np.column_stack([np.tile(x, _CELLS), np.repeat(y, _CELLS)])
     law, _ = model._law(cells, model._holding_engine())
@@ -130,8 +175,7 @@ def _in_units(model: GPnnRegressor, std: float) -> float:
     return float(np.sqrt(scale.moments(np.atleast_1d(scale(model._y_scale[0])), np.atleast_1d(std))[1][0]))
 
 
-def _fit_record(model: GPnnRegressor, X) -> FitRecord:
-    X = check_new_rows(model, X)
+def _fit_record(model: GPnnRegressor, X: Array) -> FitRecord:
     model._consolidate()
     report, params, settings = model.fit_report_, model.params_, model.get_params(deep=False)
     lengthscale = float(np.mean(params.lengthscale))

@@ -1,0 +1,279 @@
+"""DaskGPnnRegressor: fit and predict as `GPnnRegressor` does, on partitions, by a cluster's workers."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask.base import tokenize
+from dask.delayed import delayed
+from distributed import Client, default_client, wait
+from sklearn.exceptions import NotFittedError
+
+from gpnn.common.errors import InvalidInputError
+from gpnn.common.types import Prediction
+from gpnn.dask import partitions, tasks
+from gpnn.files.whole import HEAD, check_place
+from gpnn.regressor import GPnnRegressor
+from gpnn.regressor.streaming import LEAST_MEMORY, Sizes
+
+_SHARE = 0.8  # of a worker's memory, that its tasks may take
+_WIDER = 6.0  # standard deviations by which more rows are drawn than needed: fewer come once in 10⁹ fits
+
+
+class DaskGPnnRegressor:
+    """Gaussian-process regression on more rows than one machine holds.
+
+    Parameters
+    ----------
+    client : of the cluster; None for the one that is current
+    folder : where the model will be, seen by every worker under this name; None for a temporary one, where all workers
+        are on this machine
+    n_shards : None for as many as workers' memory asks for, and at least one for each thread
+    settings : those of `GPnnRegressor`
+
+    Attributes
+    ----------
+    fit_report_ : that of `GPnnRegressor`, and what moved: bytes spilled, shards, queries answered by one shard
+    """
+
+    def __init__(self, client: Client | None = None, *, folder=None, n_shards: int | None = None, **settings):
+        GPnnRegressor(**settings)  # refuses what it does not know
+        self.client, self.folder, self.n_shards, self.settings = client, folder, n_shards, settings
+
+    def get_params(self, deep: bool = True) -> dict:
+        own = {"client": self.client, "folder": self.folder, "n_shards": self.n_shards}
+        return own | GPnnRegressor(**self.settings).get_params(deep)
+
+    def set_params(self, **changes) -> DaskGPnnRegressor:
+        own: dict[str, Any] = {name: changes.pop(name) for name in ("client", "folder", "n_shards") if name in changes}
+        GPnnRegressor(**self.settings).set_params(**changes)
+        vars(self).update(own)
+        self.settings |= changes
+        return self
+
+    def fit(self, X, y) -> DaskGPnnRegressor:
+        """Learn from X (n, d) and y (n,): dask arrays, or a data frame and a series; also a path of Parquet files, or a
+        frame, and the name of the column to learn. Partitions may be of any size, but each must fit a worker."""
+        self.__dict__.pop("fit_report_", None)
+        client = self._client()
+        X = partitions.opened(X)
+        X_parts, y_parts = partitions.aligned(X, y)
+        names = partitions.names_of(X, y)
+        regressor = GPnnRegressor(**self.settings)
+        regressor._begin_stream()
+        memory, threads = _memory(client), _threads(client)
+        folder = self._make_folder(client)
+        ask = partial(_Stage, client, uuid.uuid4().hex)
+        pairs = list(zip(X_parts, y_parts, range(len(X_parts)), strict=True))
+
+        counts = ask("check").each(tasks.count, pairs).result()
+        n, d = sum(rows for rows, *_ in counts), max((width for rows, width, _ in counts if rows), default=1)
+        _check_counts(counts, d, Sizes(memory, d))
+        firsts = np.cumsum([0, *(rows for rows, *_ in counts)]).tolist()
+        sizes, seed = Sizes(memory, d), regressor._stream_seed()
+        n_shards = self.n_shards or max(-(-n // sizes.shard), min(sum(threads.values()), n // 1000 or 1))
+        share = sizes.sample / n
+        highest = 1.0 if share >= 1 else min(1.0, share + _WIDER * np.sqrt(share / n))
+
+        numbered = [(*pair, first) for pair, first in zip(pairs, firsts, strict=False)]
+        drawn = ask("sample").each(tasks.sample, [(*some, seed, highest) for some in numbered])
+        told = sizes.sample, n, n_shards, names, threads
+        head = ask("learn").one(tasks.learn, regressor, drawn.futures, *told)
+        route = ask("route").one(tasks.router, head)
+        wait([route])  # else workers would hold on to partitions until there is a metric to share them out by
+        runs = ask("share-out").each(tasks.share_out, [(*some, route, str(folder)) for some in numbered])
+        kept = runs.result()
+        shards = ask("index").each(tasks.index, [(str(folder), kept, k, d, route) for k in range(n_shards)])
+        made = shards.result()
+        report = ask("calibrate").one(tasks.finish, head, made, str(folder), memory // 2, threads).result()
+        spilled = sum(run.path.stat().st_size for run in kept if run.path.exists())
+        shutil.rmtree(folder / tasks.RUNS, ignore_errors=True)
+        self.fit_report_ = report | {
+            "partitions": len(counts),
+            "bytes_spilled": spilled,
+            "workers": len(_workers(client)),
+        }
+        return self
+
+    def predict(self, X, return_std: bool = False):
+        """Means of y* as a lazy collection partitioned like X, and with return_std=True also standard deviations."""
+        law = self.predict_distribution(X)
+        return (law.mean, law.variance**0.5) if return_std else law.mean
+
+    def predict_distribution(self, X) -> Prediction:
+        """The predictive law of y* at each row of X: lazy means, variances and support, partitioned like X."""
+        mean, variance, support = self._answered(X, "law")
+        return Prediction(mean, variance, support=support if self._local()._far is not None else None)
+
+    def predict_interval(self, X, coverage: float = 0.9):
+        """Lower and upper ends of the central interval that holds y* with probability `coverage`."""
+        if not 0 < coverage < 1:
+            raise InvalidInputError(f"coverage = {coverage} must lie strictly between 0 and 1, such as 0.9.")
+        return tuple(self._answered(X, "quantiles", np.array([0.5 - coverage / 2, 0.5 + coverage / 2])))
+
+    def predict_quantiles(self, X, q):
+        """Quantiles of y* of the orders q (k,): one column each."""
+        levels = np.atleast_1d(np.asarray(q, dtype=float))
+        self._local()._quantiles(Prediction(np.zeros(0), np.zeros(0)), levels)  # refuses what are no probabilities
+        return partitions.matrix(self._answered(X, "quantiles", levels), levels.tolist())
+
+    def kneighbors(self, X):
+        """The training rows that a prediction at each row of X uses, numbered through all partitions, and distances."""
+        m = self._local().n_neighbors_
+        columns = self._answered(X, "kneighbors", m)
+        numbers, distances = (partitions.matrix(some, range(m)) for some in (columns[:m], columns[m:]))
+        return numbers.astype(np.int64), distances
+
+    def evaluate(self, X, y, units: str = "whitened") -> dict[str, float]:
+        """The scores of `GPnnRegressor.evaluate`, over all partitions."""
+        self._local()._check_units(units)
+        X_parts, y_parts = partitions.aligned(X, y)
+        asked = [(X, y, self._path(), units, k) for k, (X, y) in enumerate(zip(X_parts, y_parts, strict=True))]
+        found = _Stage(self._client(), uuid.uuid4().hex, "evaluate").each(tasks.scores, asked).result()
+        n = sum(rows for rows, _ in found)
+        if n == 0:
+            raise InvalidInputError("There is no row to evaluate on: all partitions are empty.")
+        squares = [(rows, scores | {"rmse": scores["rmse"] ** 2}) for rows, scores in found if rows]
+        mean = {name: sum(rows * scores[name] for rows, scores in squares) / n for name in squares[0][1]}
+        return mean | {"rmse": float(np.sqrt(mean["rmse"]))}
+
+    def save(self, folder) -> None:
+        """The model as a folder, which any machine can load: here, or with `GPnnRegressor.load`."""
+        self._local().save(folder)
+
+    @classmethod
+    def load(cls, folder, client: Client | None = None) -> DaskGPnnRegressor:
+        """From a folder that every worker sees under this name."""
+        local = GPnnRegressor.load(folder)
+        settings = local.get_params(deep=False)
+        model = cls(client, folder=Path(folder), **settings)
+        model._where, model.fit_report_ = Path(folder).absolute(), local.fit_report_
+        return model
+
+    def to_local(self) -> GPnnRegressor:
+        """The model in this process, its shards mapped."""
+        return GPnnRegressor.load(self._path())
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _answered(self, X, kind: str, asked=None) -> list[Any]:
+        path = self._path()
+        answer: Callable = partial(tasks.answers, folder=path, kind=kind, asked=asked)
+        name = f"gpnn-predict-{tokenize(X, path, tasks.stamp(path), kind, asked)}"
+        return partitions.answered(X, answer, tasks.width(kind, asked), name)
+
+    def _path(self) -> str:
+        if "fit_report_" not in self.__dict__:
+            raise NotFittedError("This DaskGPnnRegressor is not fitted yet. Call fit(X, y), or load(folder).")
+        return str(self._where)
+
+    def _local(self) -> GPnnRegressor:
+        return tasks.loaded(self._path())
+
+    def _client(self) -> Client:
+        if self.client is not None:
+            return self.client
+        try:
+            return default_client()
+        except ValueError as error:
+            raise InvalidInputError(
+                "There is no cluster. Start one, client = distributed.Client(), or give one: DaskGPnnRegressor(client)."
+            ) from error
+
+    def _make_folder(self, client: Client) -> Path:
+        """An empty one that every worker sees."""
+        if self.folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="gpnn-"))
+            atexit.register(shutil.rmtree, folder, True)  # not before: lazy answers may outlive the model
+        else:
+            folder = Path(self.folder).absolute()
+            check_place(folder, HEAD)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        (folder / tasks.RUNS).mkdir()
+        blind = [worker for worker, sees in client.run(_sees, str(folder / tasks.RUNS)).items() if not sees]
+        if blind:
+            shutil.rmtree(folder)
+            raise InvalidInputError(
+                f"Worker {blind[0]} does not see the folder {folder}. Give one on a file system that all workers "
+                "share: DaskGPnnRegressor(folder=…)."
+            )
+        self._where = folder
+        return folder
+
+
+class _Stage:
+    """Tasks under one name, which the dashboard shows."""
+
+    def __init__(self, client: Client, fit: str, name: str):
+        self.client, self.key = client, f"gpnn-{name}-{fit}"
+        self.futures: list = []
+
+    def each(self, task: Callable, arguments) -> _Stage:
+        todo = [delayed(task)(*some, dask_key_name=(self.key, k)) for k, some in enumerate(arguments)]
+        self.futures = self.client.compute(todo)
+        return self
+
+    def one(self, task: Callable, *arguments):
+        return self.client.submit(task, *arguments, key=self.key)
+
+    def result(self) -> list:
+        return self.client.gather(self.futures)
+
+
+def _sees(folder: str) -> bool:
+    return Path(folder).is_dir()
+
+
+def _workers(client: Client) -> dict[str, dict]:
+    return client.scheduler_info(n_workers=-1)["workers"]
+
+
+def _threads(client: Client) -> dict[str, int]:
+    """Of each machine's workers together."""
+    found: dict[str, int] = {}
+    for address, worker in _workers(client).items():
+        found[tasks.host(address)] = found.get(tasks.host(address), 0) + worker["nthreads"]
+    return found
+
+
+def _memory(client: Client) -> int:
+    """That each task may take."""
+    workers = _workers(client)
+    if not workers:
+        raise InvalidInputError("The cluster has no workers. Wait for them with client.wait_for_workers(1).")
+    limits = {
+        address: one["memory_limit"] // one["nthreads"] for address, one in workers.items() if one["memory_limit"]
+    }
+    address = min(limits, key=lambda one: limits[one], default="")
+    memory = int(_SHARE * limits[address]) if limits else 2**32
+    if memory < LEAST_MEMORY:
+        raise InvalidInputError(
+            f"Worker {address} has {limits[address] / 2**20:,.0f} MiB of memory for each of its threads. gpnn needs at "
+            f"least {LEAST_MEMORY / _SHARE / 2**20:,.0f}: start workers with a larger memory_limit, or fewer threads."
+        )
+    return memory
+
+
+def _check_counts(counts: list[tuple[int, int, str]], d: int, sizes: Sizes) -> None:
+    for number, (rows, width, wrong) in enumerate(counts):
+        if wrong:
+            raise InvalidInputError(wrong)
+        if rows and width != d:
+            raise InvalidInputError(f"Partition {number} has {width} columns, and others {d}.")
+        if rows > sizes.most_at_once:
+            raise InvalidInputError(
+                f"Partition {number} has {rows:,} rows, and a worker's memory is enough for {sizes.most_at_once:,} at "
+                "a time. Cut it into smaller ones: repartition or rechunk."
+            )
+    n = sum(rows for rows, *_ in counts)
+    if n < 2:
+        raise InvalidInputError(f"There are {n} rows to learn from in {len(counts)} partitions. Check what was read.")

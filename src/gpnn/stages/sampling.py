@@ -1,0 +1,92 @@
+"""A random sample of rows that come in a stream, of unknown number: whichever way they were batched, it is the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpnn.common.types import Array
+
+_BLOCK = 65_536  # rows whose lots are drawn at a time
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Rows X (k, d), y (k,) with their numbers in the whole table and the lots that chose them; sorted by number."""
+
+    X: Array
+    y: Array
+    numbers: NDArray[np.int64]
+    lots: Array
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, chosen) -> Drawn:
+        return Drawn(self.X[chosen], self.y[chosen], self.numbers[chosen], self.lots[chosen])
+
+    def fewest(self, k: int) -> Drawn:
+        """Those with the k lowest lots."""
+        if len(self) <= k:
+            return self
+        return self[np.sort(np.argpartition(self.lots, k - 1)[:k])]
+
+    def parted(self, k: int) -> tuple[Drawn, Drawn]:
+        """k of them at random, and the others."""
+        lowest = np.zeros(len(self), bool)
+        lowest[np.argsort(self.lots, kind="stable")[:k]] = True
+        return self[lowest], self[~lowest]
+
+    @staticmethod
+    def joined(parts: list[Drawn]) -> Drawn:
+        """Parts in the order of their numbers."""
+        columns = ([getattr(part, name) for part in parts] for name in ("X", "y", "numbers", "lots"))
+        return Drawn(*map(np.concatenate, columns))
+
+
+def draw(X: Array, y: Array, first: int, seed: int, highest: float = 1.0) -> Drawn:
+    """Of rows first, first + 1, … of a table, those whose lot is at most so high."""
+    numbers = np.arange(first, first + len(y))
+    lots = _lots(seed, first, first + len(y))
+    chosen = np.flatnonzero(lots <= highest)
+    return Drawn(np.asarray(X, float)[chosen], np.asarray(y, float)[chosen], numbers[chosen], lots[chosen])
+
+
+class Reservoir:
+    """The `size` lowest lots of all rows added so far."""
+
+    def __init__(self, size: int, seed: int):
+        self.size, self.seed, self.n, self._highest = size, seed, 0, 1.0
+        self._parts: list[Drawn] = []
+        self._held = 0
+
+    def add(self, X: Array, y: Array) -> None:
+        part = draw(X, y, self.n, self.seed, self._highest)
+        self.n += len(y)
+        self._parts.append(part)
+        self._held += len(part)
+        if self._held > 1.25 * self.size:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        self._parts = [Drawn.joined(self._parts).fewest(self.size)]
+        self._held = len(self._parts[0])
+        if self._held == self.size:
+            self._highest = float(self._parts[0].lots.max())
+
+    def drawn(self) -> Drawn:
+        self._shrink()
+        return self._parts[0]
+
+
+def _lots(seed: int, first: int, last: int) -> Array:
+    drawn = [_lots_of_block(seed, block) for block in range(first // _BLOCK, -(-last // _BLOCK))]
+    return np.concatenate([np.zeros(0), *drawn])[first % _BLOCK :][: last - first]
+
+
+@lru_cache(maxsize=2)  # several batches have their rows in one block
+def _lots_of_block(seed: int, block: int) -> Array:
+    return np.random.default_rng([seed, block]).random(_BLOCK)

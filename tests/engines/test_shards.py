@@ -1,0 +1,106 @@
+"""Shards against brute force, and against each other: how the rows were cut must not show in any bit."""
+
+import numpy as np
+import pytest
+
+from gpnn.engines.cpu.neighbors.cells import Rows
+from gpnn.engines.cpu.neighbors.shards import Cuts, Joined, Shards, boxes_of
+from gpnn.errors import InvalidInputError
+from gpnn.neighbors import IVF, Flat, KDTree, recall
+
+
+def cut(X, shard_of, spec):
+    parts, boxes = [], []
+    for k in np.unique(shard_of):
+        numbers = np.flatnonzero(shard_of == k)
+        rows = Rows.allocate(len(numbers), X.shape[1])
+        rows[:] = X[numbers]
+        boxes.append(boxes_of(rows))
+        index = spec.build(rows, 10, X[:100])
+        index.order = numbers[index.order]
+        parts.append(index)
+    return Shards(parts, *map(np.array, zip(*boxes, strict=True)))
+
+
+def brute_force(X, queries, m):
+    """Nearest first, by the squared distances that the compiled scan finds; ties by number."""
+    rows = Rows.allocate(*X.shape)
+    rows[:] = X
+    found = Flat().build(rows, 1, X[:1]).query(queries, len(X))
+    numbers = np.argsort(found.indices, axis=1)  # distances by row
+    squared = np.take_along_axis(found.distances, numbers, axis=1)
+    return np.argsort(squared, axis=1, kind="stable")[:, :m]
+
+
+def make(rng, n, d, n_queries=40):
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    X[: n // 10] = X[0]  # many copies of one row
+    X[n // 2 :] = np.round(X[n // 2 :], 1)  # and many as far as each other
+    queries = rng.normal(size=(n_queries, d)).astype(np.float32)
+    queries[:5] = X[:5]
+    return X, queries
+
+
+@pytest.mark.parametrize("spec", [KDTree(), Flat(), IVF(recall=1.0)], ids=["kdtree", "flat", "ivf, all cells"])
+@pytest.mark.parametrize(("n", "d", "m"), [(3000, 2, 40), (2001, 6, 150), (300, 1, 300)])
+def test_answers_do_not_depend_on_how_rows_were_cut(spec, n, d, m, rng):
+    X, queries = make(rng, n, d)
+    true = brute_force(X, queries, m)
+    by_cuts = Cuts.learn(X, 7)(X, np.arange(n))
+    for shard_of in (np.zeros(n, int), by_cuts, rng.integers(0, 5, n)):
+        index = cut(X, shard_of, spec)
+        found = index.query(queries, m)
+        np.testing.assert_array_equal(index.order[found.indices], true)
+        np.testing.assert_array_equal(index.points(found.indices), X[true])
+        assert index.exact
+
+
+def test_a_query_asks_only_shards_that_could_hold_a_nearer_row(rng):
+    X = rng.uniform(size=(20_000, 2)).astype(np.float32)
+    index = cut(X, Cuts.learn(X, 16)(X, np.arange(len(X))), KDTree())
+    index.query(X[:500], 10)
+    assert index.queries == 500
+    assert index.by_one_shard > 350
+    assert index.questions < 700
+
+
+def test_approximate_shards_find_what_they_promise(rng):
+    X = rng.normal(size=(6000, 12)).astype(np.float32)
+    index = cut(X, Cuts.learn(X, 4)(X, np.arange(len(X))), IVF(recall=0.95))
+    assert not index.exact
+    assert recall(index.query(X[:64], 10), index.exact_query(X[:64], 10)) > 0.9
+
+
+def test_too_few_rows_are_named(rng):
+    X = rng.normal(size=(30, 2)).astype(np.float32)
+    with pytest.raises((InvalidInputError, IndexError)):
+        cut(X, np.arange(30) % 2, KDTree()).query(X[:2], 31)
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 5, 16])
+def test_cuts_share_rows_out_evenly_even_where_most_are_the_same(n_shards, rng):
+    X = rng.normal(size=(20_000, 3)).astype(np.float32)
+    X[:15_000] = X[0]  # a region with most of the rows
+    cuts = Cuts.learn(X[::10], n_shards)
+    counts = np.bincount(cuts(X, np.arange(len(X))), minlength=n_shards)
+    assert cuts.n_shards == n_shards == len(counts)
+    assert counts.max() < 1.3 * len(X) / n_shards
+    assert counts.min() > 0.7 * len(X) / n_shards
+
+
+def test_rows_go_where_they_go_whatever_comes_with_them(rng):
+    X = np.round(rng.normal(size=(1000, 3)), 1).astype(np.float32)
+    cuts, numbers = Cuts.learn(X, 6), np.arange(1000)
+    some = rng.permutation(1000)[:100]
+    np.testing.assert_array_equal(cuts(X, numbers)[some], cuts(X[some], numbers[some]))
+
+
+def test_joined_columns_are_as_one(rng):
+    parts = [rng.normal(size=n) for n in (3, 1, 7)]
+    joined, whole = Joined(parts), np.concatenate(parts)
+    places = rng.integers(0, 11, (4, 5))
+    np.testing.assert_array_equal(joined[places], whole[places])
+    np.testing.assert_array_equal(np.asarray(joined), whole)
+    np.testing.assert_array_equal(joined[2:9], whole[2:9])
+    assert joined[4] == whole[4]
+    assert len(joined) == 11
