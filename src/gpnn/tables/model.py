@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ from gpnn.regressor import GPnnRegressor
 from gpnn.stages.far import OUTSIDE
 from gpnn.stages.hiding import can_be_told
 from gpnn.stages.sampling import Drawn
+from gpnn.tables.checks import POLICIES, check_policy, check_stream, choose, named_in, named_once
 from gpnn.tables.columns import CURE_OF_DAMAGE, numbers
 from gpnn.tables.encoder import TableEncoder, missing_message, warn_of_unknown
 from gpnn.tables.joint import JointTables
 from gpnn.tables.reading import Table, as_table, names_files, open_tables
-from gpnn.tables.rows import CURE, larger_parts, read_rows, usable_rows, warn_of_dropped
+from gpnn.tables.rows import CURE, in_common, larger_parts, read_rows, usable_rows, warn_of_dropped
+from gpnn.tables.scores import Scored
 from gpnn.tables.to_come import Watch, said
 from gpnn.tables.writing import check_output, writing
 
@@ -36,10 +38,6 @@ ANSWERS = ("mean", "sd", "lower", "upper")
 SUPPORT = "support"
 """The last one: the share of random rows that lie as far from the data as this one, or farther. Null where the model
 does not know."""
-
-POLICIES = ("error", "impute", "drop")
-"""What to do where a value is missing. Whichever it is, a row without target is of no use to `fit`: "impute" and "drop"
-leave it out."""
 
 _MANY, _FEW = 0.1, 10  # rows outside the support, of which users are told: a share, and more than a handful
 
@@ -94,17 +92,17 @@ class TableModel(JointTables):
         memory, out: for tables larger than memory. They go through in a stream, at most so much is held ("4GiB"), and
         the model is the folder `out`; see `GPnnRegressor.fit_stream`. Groups, times, noise and weights are not for it.
         """
-        _check_policy(missing)
-        targets = _named_once(target)
+        check_policy(missing)
+        targets = named_once(target)
         if memory is not None:
             others = {"several targets": targets[1] if len(targets) > 1 else None}
-            _check_stream(out, {"group": group, "time": time, "noise": noise, "weight": weight} | others)
+            check_stream(out, {"group": group, "time": time, "noise": noise, "weight": weight} | others)
         regressor = GPnnRegressor() if regressor is None else regressor
         table = _opened(table, "read" if regressor.verbose else None)
         to_come = said(table, targets, features, group, time)
         beside = [name for name in (noise, weight) if name is not None]
         table.require(beside, "It was named as a column of noise or weights.")
-        names = _choose(table, targets, features, [*(ignore or []), *([] if group is None else [group]), *beside])
+        names = choose(table, targets, features, [*(ignore or []), *([] if group is None else [group]), *beside])
         policy = "impute" if missing == "impute" else "error"
         encoder = TableEncoder(
             categories=categories or [], max_levels=max_levels, coordinates=coordinates, periodic=periodic,
@@ -124,7 +122,7 @@ class TableModel(JointTables):
                 f"{table.name} has {len(rows.y)} rows to learn from. Check that it is the right file, and that not "
                 "every row has a missing value."
             )
-        X = encoder.learn(rows.X, rows.y if len(targets) == 1 else _in_common(rows.y))
+        X = encoder.learn(rows.X, rows.y if len(targets) == 1 else in_common(rows.y))
         if missing == "impute":
             encoder.impute(X)
         if watch is not None:
@@ -168,7 +166,7 @@ class TableModel(JointTables):
         encoder, target, missing = (schema.get(name) for name in ("encoder", "target", "missing"))
         to_come = {name: schema.get(name) for name in ("group", "time", "noise", "weight")}  # earlier files do not say
         named = all(name is None or isinstance(name, str) for name in to_come.values())
-        names = _named_in(target, regressor)
+        names = named_in(target, regressor)
         if not (isinstance(encoder, dict) and names and missing in POLICIES and named):
             raise FileError(f"{path} says nothing of its columns that this gpnn understands. {CURE_OF_DAMAGE}")
         model = cls(TableEncoder.from_dict(encoder), regressor, names, missing, **to_come)
@@ -229,7 +227,7 @@ class TableModel(JointTables):
         rows outside the support, None where the model does not know. Of several targets, such scores by target."""
         if units not in ("y", "whitened"):
             raise InvalidInputError(f"units = {units!r} is unknown. Choose 'y' or 'whitened' (the paper's).")
-        found: dict[str, _Scored] = {name: _Scored() for name in self.targets}
+        found: dict[str, Scored] = {name: Scored() for name in self.targets}
         for X, y, noise in self.in_parts(table, missing):
             with _in_our_words():
                 law = self.regressor.predict_distribution(X, noise)
@@ -359,7 +357,7 @@ class TableModel(JointTables):
 
     def _prepare(self, table, missing: str | None, more: list[str]) -> tuple[Table, str]:
         missing = self.missing if missing is None else missing
-        _check_policy(missing)
+        check_policy(missing)
         table = _opened(table, "read" if self.regressor.verbose else None)
         table.require(self.encoder.inputs, "The model was fitted with it.")
         table.require(more, "It was asked for by name.")
@@ -421,31 +419,6 @@ class TableModel(JointTables):
         return np.stack(answers)[None] if isinstance(self.target, str) else np.stack(answers).transpose(2, 0, 1)
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """Scores of n rows, which came in parts."""
-
-    n: int = 0
-    scores: dict[str, float] = field(default_factory=dict)
-    outside: int | None = 0
-    """Rows outside the support; None where the model does not know."""
-
-    def and_also(self, scores: dict[str, float], support: Array | None, n: int) -> _Scored:
-        outside = None if support is None or self.outside is None else self.outside + int(np.sum(support < OUTSIDE))
-
-        def mean(one: float, other: float) -> float:
-            return (self.n * one + n * other) / (self.n + n)
-
-        if self.n:
-            squared = {"rmse": float(np.sqrt(mean(self.scores["rmse"] ** 2, scores["rmse"] ** 2)))}
-            scores = {name: mean(self.scores[name], scores[name]) for name in scores} | squared
-        return _Scored(self.n + n, scores, outside)
-
-    def as_dict(self) -> dict[str, float | None]:
-        share = None if self.outside is None else self.outside / self.n
-        return {"rows": self.n, **self.scores, "outside_support": share}
-
-
 @contextmanager
 def _in_our_words() -> Iterator[None]:
     """Without the regressor's own warning of rows outside the support: a stream has one for all, with columns in it."""
@@ -456,61 +429,6 @@ def _in_our_words() -> Iterator[None]:
 
 def _opened(table, progress: str | None) -> Table:
     return replace(open_tables(table) if names_files(table) else as_table(table), progress=progress)
-
-
-def _named_once(target: str | Sequence[str]) -> tuple[str, ...]:
-    targets = (target,) if isinstance(target, str) else tuple(target)
-    if not targets or len(set(targets)) < len(targets):
-        raise InvalidInputError(f"Name one target, or several that differ; got {listed(list(targets)) or 'none'}.")
-    return targets
-
-
-def _named_in(target: Any, regressor: GPnnRegressor) -> str | tuple[str, ...]:
-    """What a file calls the targets; empty if that cannot be."""
-    several = getattr(regressor, "targets_", ())
-    if not several:
-        return target if isinstance(target, str) else ()
-    fits = isinstance(target, list) and len(target) == len(several) and all(isinstance(name, str) for name in target)
-    return tuple(target) if fits else ()
-
-
-def _in_common(Y: Array) -> Array:
-    """What levels with many rows are told apart by, where targets are several: the mean of those that are known, each
-    with mean 0 and variance 1."""
-    spread = np.nanstd(Y, axis=0)
-    return np.nanmean((Y - np.nanmean(Y, axis=0)) / np.where(spread > 0, spread, 1.0), axis=1)
-
-
-def _choose(table: Table, targets: Sequence[str], features: list[str] | None, ignore: list[str]) -> list[str]:
-    """The input columns, by name."""
-    table.require(list(targets), "Name the target with --target.")
-    table.require(ignore, "It was to be ignored.")
-    if features is not None:
-        table.require(features, "It was asked for as a feature.")
-        for target in targets:
-            if target in features:
-                raise InvalidInputError(f"{target!r} is the target; it cannot be a feature too.")
-    names = [name for name in dict.fromkeys(features or table.types) if name not in (*targets, *ignore)]
-    if not names:
-        raise InvalidInputError(
-            f"{table.name} has no column to learn {listed(list(targets))} from. It has: {listed(list(table.types))}."
-        )
-    return names
-
-
-def _check_stream(out, told: dict[str, str | None]) -> None:
-    if out is None:
-        raise InvalidInputError("memory = … is for models that are written as they are made: say where with out=….")
-    if said := [name for name, value in told.items() if value is not None]:
-        raise InvalidInputError(
-            f"{listed(said)}: not for a stream. Fit without memory (--memory), on a sample of the rows if all are too "
-            "many."
-        )
-
-
-def _check_policy(missing: str) -> None:
-    if missing not in POLICIES:
-        raise InvalidInputError(f"missing = {missing!r} is unknown. Choose one of: {', '.join(POLICIES)}.")
 
 
 def _named(X: Array, encoder: TableEncoder) -> pd.DataFrame:

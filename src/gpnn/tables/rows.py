@@ -129,6 +129,13 @@ def _joined(parts: list[Rows]) -> Rows:
     return Rows(X, y, labels, np.concatenate([part.beside for part in parts], axis=1))
 
 
+def in_common(Y: Array) -> Array:
+    """What levels with many rows are told apart by, where targets are several: the mean of those that are known, each
+    with mean 0 and variance 1."""
+    spread = np.nanstd(Y, axis=0)
+    return np.nanmean((Y - np.nanmean(Y, axis=0)) / np.where(spread > 0, spread, 1.0), axis=1)
+
+
 def warn_of_dropped(dropped: int, n_rows: int, what: str) -> None:
     if dropped:
         warnings.warn(f"{dropped:,} of {n_rows:,} rows {what}.", GPnnWarning, stacklevel=3)
