@@ -59,7 +59,10 @@ class LocalScale:
     typical: float
 
     def __call__(self, innovations: Array) -> Array:
-        local = _roughness(innovations, self.n_neighbors)
+        return self.of(_roughness(innovations, self.n_neighbors))
+
+    def of(self, local: Array) -> Array:
+        """From the mean innovation of each query's neighbours."""
         return (1 - self.share) * local / self.typical + self.share
 
 
@@ -86,13 +89,14 @@ def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibratio
     squared_errors = (y - law.mean) ** 2
     surprised = _SURPRISED * float(np.mean(squared_errors))
     m = innovations.shape[1]
-    scales: list[LocalScale | None] = [None]
+    scales: list[tuple[LocalScale | None, Array]] = [(None, law.own)]
     for k in [k for k in _NEIGHBORS if k < m] + [m] * (m > 1):
-        typical = float(np.mean(_roughness(innovations, k)))
-        scales += [LocalScale(k, share, typical) for share in _SHARES] * (typical > 0)
+        local = _roughness(innovations, k)
+        typical = float(np.mean(local))
+        some = [LocalScale(k, share, typical) for share in _SHARES] if typical > 0 else []
+        scales += [(scale, law.own * scale.of(local)) for scale in some]
     best, best_loss = Calibration(), np.inf
-    for scale in scales:
-        variance = law.own if scale is None else law.own * scale(innovations)
+    for scale, variance in scales:
         for floor in (0.0, *(float(np.median(variance)) * _FLOORS)):
             with_floor = variance + floor
             if law.known is not None:

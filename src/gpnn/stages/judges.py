@@ -110,7 +110,7 @@ class Judges:
         solution = self._predict(rows[:_SCOUTS], sizes)
         curve, at = self._curve(rows[:_SCOUTS], sizes, solution)
         if len(rows) > _SCOUTS:
-            sizes = sizes[: at + 3]
+            sizes = sizes[: at + 2]
             more = self._predict(rows[_SCOUTS:], sizes)
             mean, variance = (
                 np.concatenate([getattr(of, name)[:, : len(sizes)] for of in (solution, more)])
