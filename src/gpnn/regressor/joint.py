@@ -131,12 +131,15 @@ class JointLaws(DistributionRegressor):
                 "Laws of many rows together are not there for models that were fitted with noise_variance or "
                 "sample_weight: ask for each row by itself (predict_distribution), or fit without them."
             )
-        near, rows = Listening(**vars(self._near())), check_new_rows(self, X)
+        near, rows = Listening(**vars(self._near())), self._used(check_new_rows(self, X))
         law, jitter = self._inner_law(rows, engine, None, near)
         self._warn_of_jitter(jitter)
         if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)
         return law, near, rows, engine
+
+    def _used(self, X: Array) -> Array:
+        raise NotImplementedError
 
     def _near(self) -> Near:
         raise NotImplementedError
