@@ -77,6 +77,8 @@ _LATER: dict[str, Any] = {
     "_n_seen": int,
     "_typical_noise": float | None,
     "target_scale_": TargetScale,
+    "columns_": NDArray[np.integer] | None,
+    "_ranges": Array | None,
 }
 _BEFORE = {
     "_far": None,
@@ -86,6 +88,8 @@ _BEFORE = {
     "_typical_noise": None,
     "_recent": None,
     "target_scale_": TargetScale(),
+    "columns_": None,
+    "_ranges": None,
 }
 """Files of earlier versions are without these; what their models do instead."""
 
@@ -407,13 +411,24 @@ def _fits(value, hint) -> bool:
 
 def _check_sizes(model: GPnnRegressor) -> None:
     """Whatever compiled code takes on trust: all parts speak of the same rows and columns."""
-    d = model.n_features_in_
+    d = _n_used(model)
     _check_whitener(model.whitener_, d)
     if np.size(model.params_.lengthscale) not in (1, d):
         raise ValueError(f"{d} columns, but {np.size(model.params_.lengthscale)} lengthscales")
     _check_rows(model.index_, model._y, d, model.n_neighbors_, model._noise)
     if model._far is not None:
         _check_far(model._far, d)
+
+
+def _n_used(model: GPnnRegressor) -> int:
+    """How many columns count."""
+    d, columns, ranges = model.n_features_in_, model.columns_, model._ranges
+    if columns is None:
+        return d
+    in_range = columns.ndim == 1 and len(columns) and columns.min() >= 0 and columns.max() < d
+    if not in_range or len(columns) >= d or ranges is None or ranges.shape != (3, d):
+        raise ValueError(f"columns of the shape {columns.shape} of {d}")
+    return len(columns)
 
 
 def _check_whitener(whitener: Whitener, d: int) -> None:

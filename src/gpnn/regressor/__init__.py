@@ -25,6 +25,7 @@ from gpnn.regressor.joint import JointLaws
 from gpnn.regressor.living import Living
 from gpnn.regressor.noise import KnownNoise
 from gpnn.regressor.scaling import Scaling
+from gpnn.regressor.screened import Screened
 from gpnn.regressor.streaming import Streaming
 from gpnn.regressor.targets import SeveralTargets, same_rows, several
 from gpnn.stages.calibration import LocalScale
@@ -52,7 +53,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, JointLaws, Streaming):
+class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, KnownNoise, JointLaws, Streaming):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -64,6 +65,7 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
     refine : learn a metric where predictions happen, and search neighbours in it: one lengthscale per column, and a
         linear map of the columns where held-out rows gain by it; "columns": lengthscales only
     mean : "constant", "zero", "linear", or any scikit-learn regressor: taken out of y first, added back in the end
+    screen_columns : of more than 64 columns, learn from those only that held-out rows show to matter
     target_scale : "identity", "log", "sqrt" or "yeo-johnson": what of y is learned; predictions are in the units of y.
         "auto" lets held-out rows decide where y is skewed
     target_limits : values that intervals of y never pass, such as (0, None); None for no limits; "auto": 0 if no row is
@@ -102,6 +104,7 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
     alpha_, alpha_interval_ : the calibration factor α, and where it lies with probability 95 %
     floor_ : added to every variance (whitened units), where calibration="local" found that to help
     shape_ : the shape of standardised errors, from which intervals and quantiles are made
+    columns_ : numbers of the input columns that count; None for all
     target_scale_ : the map of y, and its limits; all that is in whitened units is of y on that scale
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function
@@ -121,6 +124,7 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
         whitening: str = "auto",
         refine: bool | str = True,
         mean="constant",
+        screen_columns: bool = True,
         target_scale: str = "auto",
         target_limits: tuple[float | None, float | None] | str | None = "auto",
         params: Hyperparameters | None = None,
@@ -147,6 +151,7 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
         self.whitening = whitening
         self.refine = refine
         self.mean = mean
+        self.screen_columns = screen_columns
         self.target_scale = target_scale
         self.target_limits = target_limits
         self.params = params
@@ -174,7 +179,7 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
         recipe: dict = {
             "kernel": "exponential", "n_neighbors": 400, "whitening": "full", "refine": False, "optimizer": "adam",
             "calibration_size": 1000, "calibration": "global", "far": False, "suspects": "keep", "return_rows": False,
-            "target_scale": "identity", "target_limits": None,
+            "screen_columns": False, "target_scale": "identity", "target_limits": None,
         }  # fmt: skip
         return cls(**(recipe | changes))
 
@@ -202,6 +207,8 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
         described = engine.describe()  # it must be there
         report = FitReport(n=len(kept) + len(weightless.rows), d=X.shape[1], jitter=0.0, engine=described)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        with report.stage("columns"):
+            X = self._screen(X, y, engine, report)
         with report.stage("target scale"):
             y = self._scaled(X, y, noise, engine, report)
         leave_out_suspects(self, X, y, queries, engine, rng, report, noise)
@@ -344,6 +351,7 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
 
     def _whitener(self, X, y, mode: str, warn: bool = True, weights: Array | None = None) -> Whitener:
         names = getattr(self, "feature_names_in_", None)
+        names = names if names is None or self.columns_ is None else names[self.columns_]
         whitener = Whitener.fit(X, y, mode, names, self.n_jobs, warn, self._bar("whiten"), weights)
         return replace(whitener, y_mean=0.0)  # the mean function has taken out what it wanted to
 
@@ -426,6 +434,7 @@ class GPnnRegressor(Scaling, Explaining, Living, SeveralTargets, KnownNoise, Joi
 
     def _inner_law(self, X, engine: Engine, known=None, near: Near | None = None) -> tuple[Prediction, float]:
         """What `_law` gives, of y on the scale that was learned."""
+        X = self._used(X)
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
         law, jitter = answer(near or self._near(), self._far, engine, X, self._bar("predict"), known)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter

@@ -36,7 +36,7 @@ class Explaining:
         check_is_fitted(self)
         X = check_new_rows(self, X)
         engine = self._holding_engine()
-        found = engine.neighbors(engine.whiten(self.whitener_, X), self.n_neighbors_, self._bar("search"))
+        found = engine.neighbors(engine.whiten(self.whitener_, self._used(X)), self.n_neighbors_, self._bar("search"))
         return Neighbors(self._numbered(found.indices), found.distances)
 
     def explain(self: Any, X) -> Explanation:
@@ -48,7 +48,7 @@ class Explaining:
         return self._explain(check_new_rows(self, X))
 
     def _explain(self: Any, X: Array) -> Explanation:
-        engine = self._holding_engine()
+        X, engine = self._used(X), self._holding_engine()
         constant = self.mean_.value if isinstance(self.mean_, Constant) else None
         if constant is None and self._row_means is None:
             raise InvalidInputError(
@@ -59,6 +59,7 @@ class Explaining:
         found = explained(self._near(), self._far, engine, X, self._numbered, y_std, self._row_means)
         offset, level = found.offset + self.mean_.predict(X), constant or 0.0
         scale = self.target_scale_.kind
+        found = replace(found, columns=self._on_all_columns(found.columns))
         return replace(found, scale=scale, y=found.y + level, offset=offset - level * found.weights.sum(axis=1))
 
     def influence(self: Any, rows, X) -> Influence:
@@ -81,7 +82,9 @@ class Explaining:
         check_is_fitted(self)
         self._consolidate()
         names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
-        return relevance(self._near(), self._holding_engine(), names)
+        found = relevance(self._near(), self._holding_engine(), names)
+        of_all = {name: self._on_all_columns(getattr(found, name)) for name in ("share", "lower", "upper")}
+        return replace(found, **of_all)
 
     def partial_dependence(self: Any, X, column, grid=None, coverage: float = 0.9) -> PartialDependence:
         """The mean prediction over rows X (q, d) as `column` (its name or number) takes the values of the grid (g,), by

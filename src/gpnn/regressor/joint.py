@@ -126,12 +126,15 @@ class JointLaws(DistributionRegressor):
         what they are predicted from."""
         check_is_fitted(self)
         engine = self._holding_engine()
-        near, rows = Listening(**vars(self._near())), check_new_rows(self, X)
+        near, rows = Listening(**vars(self._near())), self._used(check_new_rows(self, X))
         law, jitter = self._inner_law(rows, engine, check_new_noise(self, len(rows), noise_variance), near)
         self._warn_of_jitter(jitter)
         if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)
         return law, near, rows, engine
+
+    def _used(self, X: Array) -> Array:
+        raise NotImplementedError
 
     def _near(self) -> Near:
         raise NotImplementedError

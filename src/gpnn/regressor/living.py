@@ -53,6 +53,7 @@ class Living:
                 "prediction uses."
             )
         self._check_on_scale(y)
+        X = self._used(X)
         y = self.target_scale_(y)
         if len(X):
             noise = self._noise_of_new(len(X), **told)
@@ -179,7 +180,8 @@ class Living:
         if self._far is not None:
             kept = ~forgotten(self._far.rows)
             if not kept.all():
-                nothing = np.zeros((0, self.n_features_in_)), np.zeros(0), np.zeros(0, np.int64), _nobody(self._noise)
+                no_rows = self._used(np.zeros((0, self.n_features_in_)))
+                nothing = no_rows, np.zeros(0), np.zeros(0, np.int64), _nobody(self._noise)
                 self._far = _changed(self._far, kept, *nothing, self.n_jobs) if kept.any() else None
 
     def _segments(self: Any):

@@ -207,7 +207,7 @@ def _group_laws(models: list, X: Array, told: list[Array | None]) -> list[Predic
         return [model._law(X, model._holding_engine(), known)[0] for model, known in zip(models, told, strict=True)]
     near, Y = leader._near(), np.stack([model._y for model in together], axis=1)
     kept = max(0 if model._scale is None else model._scale.n_neighbors for model in together)
-    X_star = engine.whiten(near.whitener, X)
+    X_star = engine.whiten(near.whitener, leader._used(X))
     found = engine.targets(X_star, near.n_neighbors, near.kernel, near.params, Y, kept, leader._bar("predict"))
     laws = {id(model): _Solved.of(model, leader, found, k) for k, model in enumerate(together)}
     return [

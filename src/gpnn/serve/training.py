@@ -50,14 +50,17 @@ class Training:
     def spread(self) -> Spread:
         step = -(-self.n_rows // _SURVEYED)
         X = self._inputs(np.arange(0, self.n_rows, step))
-        return Spread(len(X), X.min(axis=0), X.max(axis=0), X.mean(axis=0), X.std(axis=0), np.median(X, axis=0))
+        low, high = X.min(axis=0), X.max(axis=0)
+        if self._regressor._ranges is not None:
+            low, high = np.minimum(low, self._regressor._ranges[0]), np.maximum(high, self._regressor._ranges[1])
+        return Spread(len(X), low, high, X.mean(axis=0), X.std(axis=0), np.median(X, axis=0))
 
     def rows(self, numbers: NDArray[np.integer]) -> tuple[Array, Array]:
         """Inputs (k, d) and targets (k,) of training rows by their number in `fit`."""
         places = self._places[numbers]
         X = self._inputs(places)
         y = self._regressor.whitener_.y_mean + self._regressor.whitener_.y_std * self._regressor._y[places]
-        y = y + self._regressor.mean_.predict(X)
+        y = y + self._regressor.mean_.predict(self._regressor._used(X))
         scale = self._regressor.target_scale_
         return X, y if scale.plain else scale.back(y)
 
@@ -71,7 +74,13 @@ class Training:
         return places
 
     def _inputs(self, places: NDArray[np.integer]) -> Array:
-        return unwhitened(self._regressor.whitener_, self._index.points(places).astype(float), self._inverse)
+        used = unwhitened(self._regressor.whitener_, self._index.points(places).astype(float), self._inverse)
+        ranges, columns = self._regressor._ranges, self._regressor.columns_
+        if ranges is None:
+            return used
+        X = np.tile(ranges[2], (len(used), 1))  # of a column that does not count, its mean
+        X[:, columns] = used
+        return X
 
 
 def unwhitened(whitener: Whitener, Z: Array, inverse: Array | None) -> Array:

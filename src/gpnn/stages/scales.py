@@ -6,7 +6,6 @@ are tried: small models of the same rows, whose laws of other rows are compared 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,22 +13,16 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from gpnn.common.errors import InvalidInputError
-from gpnn.common.kernels import get_kernel
 from gpnn.common.scales import TargetScale
-from gpnn.common.types import Array, Hyperparameters, Prediction
-from gpnn.engines import Engine, Probes
-from gpnn.stages.calibration import fit_calibration
-from gpnn.stages.holdout import Rows
-from gpnn.stages.refinement import predict, refine
-from gpnn.stages.selection import Sample, Space
-from gpnn.stages.whitening import Whitener
+from gpnn.common.types import Array
+from gpnn.engines import Engine
+from gpnn.stages.trials import Trial
 
 FEWEST = 400
 """Rows; below, trials of scales would compare noise."""
 LEARN, JUDGE = 16_000, 4000
 """Rows of a trial, at most."""
 _LEARN_SHARE = 0.75
-_KERNEL, _WHITENING, _STEPS = "matern32", "ranks", (40, 60, 100)  # good enough everywhere to compare scales
 
 _SKEWED = 0.1  # nats a row, that a power of y is closer to Gaussian than y is, for scales to be tried at all
 _LOOKED_AT = 10_000  # rows, for that
@@ -135,37 +128,6 @@ def _better(new: Array, old: Array, plain: bool) -> bool:
 
 def _row(scale: TargetScale, squared: Array, surprise: Array) -> dict:
     return {"scale": scale.kind, "rmse": float(np.sqrt(np.mean(squared))), "nll": float(np.mean(surprise))}
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A small model on one scale: rows to predict from, judges, and θ̂ learned in few steps."""
-
-    scale: TargetScale
-    whitener: Whitener
-    space: Space
-    params: Hyperparameters
-    y: Array
-    """Of the judges."""
-
-    @classmethod
-    def begun(cls, X: Array, y: Array, scale: TargetScale, learn: Rows, judge: Rows, engine: Engine) -> Trial:
-        rng, t = np.random.default_rng(0), scale(y)
-        whitener = Whitener.fit(X[learn], t[learn], _WHITENING, warn=False)
-        probes = Probes(X[learn], t[learn], np.arange(len(learn))), Probes(X[judge], t[judge], np.full(len(judge), -1))
-        space = Sample(X[learn], t[learn], *probes).whitened(whitener, rng, engine)
-        start = space.phase_1(_KERNEL, rng)
-        params = refine(space.learner, space.learn, get_kernel(_KERNEL), start, _STEPS, rng)
-        return cls(scale, whitener, space, params, y[judge])
-
-    def losses(self, lengthscale: Array | float) -> tuple[Array, Array]:
-        """Of the judges, predicted in that metric: squared errors and negative log densities, in the units of y."""
-        params, y = replace(self.params, lengthscale=lengthscale), self.space.judge.y
-        law, innovations = predict(self.space.learner, self.space.judge, get_kernel(_KERNEL), params)
-        inner = self.whitener.inverse(fit_calibration(y, law, innovations)(law, innovations))
-        t, law = self.scale(self.y), Prediction.through(self.scale, inner)
-        surprise = 0.5 * ((t - inner.mean) ** 2 / inner.variance + np.log(2 * np.pi * inner.variance))
-        return (self.y - law.mean) ** 2, surprise - self.scale.log_slope(self.y)
 
 
 def _compared(one: Array, other: Array) -> tuple[float, float]:

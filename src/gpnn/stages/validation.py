@@ -64,8 +64,8 @@ def check_settings(model) -> None:
             raise InvalidInputError(f"refine = {value!r} must be True, False or 'columns'.")
         elif name == "target_limits":
             _check_limits(value)
-        elif name == "far" and not isinstance(value, bool):
-            raise InvalidInputError(f"far = {value!r} must be True or False.")
+        elif name in ("far", "screen_columns") and not isinstance(value, bool):
+            raise InvalidInputError(f"{name} = {value!r} must be True or False.")
         elif name == "kernel":
             get_kernel(value)
         elif name == "engine":

@@ -181,10 +181,8 @@ def _fit_record(model: GPnnRegressor, X: Array) -> FitRecord:
     lengthscale = float(np.mean(params.lengthscale))
     names = getattr(model, "feature_names_in_", [f"column {k}" for k in range(X.shape[1])])
     # One lengthscale is part of the map after refinement, and is 1 then; else it stands beside it.
-    columns = [
-        Column(str(name), float(value / lengthscale))
-        for name, value in zip(names, importances(model.whitener_, X), strict=True)
-    ]
+    strengths = model._on_all_columns(importances(model.whitener_, model._used(X)))
+    columns = [Column(str(name), float(value / lengthscale)) for name, value in zip(names, strengths, strict=True)]
     to_train, among_train = (distances / lengthscale for distances in _nearest_distances(model, X))
     far = max(_FAR * float(np.quantile(among_train, 0.99)), _NEAR)
     return FitRecord(
@@ -231,7 +229,7 @@ def _nearest_distances(model: GPnnRegressor, X: Array) -> tuple[Array, Array]:
     rng = np.random.default_rng(0)
     test = rng.choice(len(X), min(len(X), _PROBES), replace=False)
     train = rng.choice(len(model.index_.order), min(len(model.index_.order), _PROBES), replace=False)
-    to_train = model.index_.query(model.whitener_.transform(X[test]), 1).distances[:, 0]
+    to_train = model.index_.query(model.whitener_.transform(model._used(X[test])), 1).distances[:, 0]
     among_train = model.index_.query(model.index_.points(train), 2).distances[:, 1]
     return to_train, among_train
 
