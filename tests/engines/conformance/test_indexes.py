@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from gpnn.engines.cpu.neighbors import ivf
 from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.errors import InvalidInputError
 from gpnn.neighbors import IVF, Flat, KDTree, make_index, recall
@@ -137,3 +138,21 @@ def test_choice():
         KDTree(slack=0.5)
     with pytest.raises(InvalidInputError, match="recall"):
         IVF(recall=0)
+
+
+def test_centres_looked_for_by_region_are_nearly_always_the_nearest(rng, monkeypatch):
+    X = rng.normal(size=(40_000, 12)).astype(np.float32)
+    before = build(IVF(n_cells=600), X, 20)
+    monkeypatch.setattr(ivf, "_MANY", 0)
+    index = build(IVF(n_cells=600), X, 20)
+    centres = index._centres.take(np.arange(600)).astype(float)
+    distances = ((X[::20, None].astype(float) - centres) ** 2).sum(axis=2)
+    cell = np.empty(len(X), int)
+    cell[index.order] = np.repeat(np.arange(600), np.diff(index._starts))
+    own = distances[np.arange(len(distances)), cell[::20]]
+    assert np.mean(own <= distances.min(axis=1) * (1 + 1e-5)) > 0.9
+    assert np.mean(own) < 1.01 * np.mean(distances.min(axis=1))
+    assert index.n_probed <= 1.2 * before.n_probed
+    assert recall(index.query(X[:50], 20), index.exact_query(X[:50], 20)) > 0.97
+    again = build(IVF(n_cells=600), X, 20, n_jobs=2)
+    np.testing.assert_array_equal(index.order, again.order)

@@ -26,6 +26,9 @@ _BLOCK = 4096
 _NOWHERE = 1e18  # a centre that is nobody's nearest
 ROUNDS = 8
 SAMPLE_PER_CELL = 48
+_MANY = 4_000_000  # rows from which on centres are looked for among some only
+_FIRST_ROUNDS = 2  # of k-means, among all
+_REGIONS, _REGION_ROWS = 128, 65_536
 PROBES = 128
 
 
@@ -56,8 +59,14 @@ class IVF(StoredIndex):
         rng = np.random.default_rng(seed)
         n_cells, n_sample = self.sizes(n)
         with progress_bar(ROUNDS * n_sample + n, progress) as bar:
-            centres = _k_means(rows, n_sample, n_cells, rng, n_jobs, bar)
-            cell_of_row = _nearest_centre(rows, centres, n_jobs, bar)
+            if n < _MANY or n_cells <= 2 * _REGIONS:
+                centres = _k_means(rows, n_sample, n_cells, rng, n_jobs, bar)
+                cell_of_row = _nearest_centre(rows, centres, n_jobs, bar)
+            else:
+                centres, regions = _k_means_by_region(rows, n_sample, n_cells, rng, n_jobs, bar)
+                cell_of_row = regions.nearest_centre(rows, centres, n_jobs, bar)
+        if n_cells <= 2**16:
+            cell_of_row = cell_of_row.astype(np.uint16)  # which are sorted by their digits
         order = row_numbers(n)[np.argsort(cell_of_row, kind="stable")]
         starts = np.concatenate([[0], np.cumsum(np.bincount(cell_of_row, minlength=n_cells))])
         del cell_of_row
@@ -122,24 +131,85 @@ def _k_means(rows, n_sample, n_cells, rng, n_jobs, bar) -> NDArray[np.float32]:
     sample = rows[np.sort(rng.choice(len(rows), n_sample, replace=False))]
     centres = sample[np.sort(rng.choice(len(sample), n_cells, replace=False))].copy()
     for _ in range(ROUNDS):
-        cell = _nearest_centre(sample, centres, n_jobs, bar)
-        counts = np.bincount(cell, minlength=n_cells)
-        sums = np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in sample.T], axis=1)
-        filled = counts > 0
-        centres[filled] = sums[filled] / counts[filled, None]
-        empty = np.flatnonzero(~filled)
-        centres[empty] = sample[rng.choice(len(sample), len(empty), replace=False)]
+        _move(centres, sample, _nearest_centre(sample, centres, n_jobs, bar), rng)
     return centres
+
+
+def _move(centres: NDArray[np.float32], sample: NDArray[np.float32], cell: NDArray, rng) -> None:
+    """Each centre to the mean of its rows; one that has none to a random row."""
+    n_cells = len(centres)
+    counts = np.bincount(cell, minlength=n_cells)
+    sums = np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in sample.T], axis=1)
+    filled = counts > 0
+    centres[filled] = sums[filled] / counts[filled, None]
+    empty = np.flatnonzero(~filled)
+    centres[empty] = sample[rng.choice(len(sample), len(empty), replace=False)]
+
+
+class Regions:
+    """Where to look for the nearest of many centres: each row has a region, and each region some of the centres, those
+    that sample rows in it were nearest to. The nearest of these is nearly always the nearest of all."""
+
+    def __init__(self, middles: NDArray[np.float32], region: NDArray, cell: NDArray, n_cells: int):
+        """Of the sample's rows: the region, and the nearest centre."""
+        self.middles = middles
+        pairs = np.unique(region.astype(np.int64) * n_cells + cell)
+        self.candidates = np.split(pairs % n_cells, np.searchsorted(pairs, n_cells * np.arange(1, len(middles))))
+
+    def nearest_centre(self, rows, centres, n_jobs, bar) -> NDArray[np.int32]:
+        out = np.empty(len(rows), np.int32)
+        coarse = _packed(self.middles)
+        fine = [_packed(centres[some]) if len(some) else None for some in self.candidates]
+
+        def assign(part: slice) -> None:
+            region, some = np.empty(part.stop - part.start, np.int32), rows[part]
+            _assign(coarse, some, region)
+            order = np.argsort(region.astype(np.uint16), kind="stable")
+            ends = np.cumsum(np.bincount(region, minlength=len(fine)))
+            sorted_rows, found = some[order], np.empty(len(some), np.int32)
+            for k, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+                if begin == end:
+                    continue
+                here = found[begin:end]
+                _assign(_packed(centres) if fine[k] is None else fine[k], sorted_rows[begin:end], here)
+                found[begin:end] = here if fine[k] is None else self.candidates[k][here]
+            out[part.start + order] = found
+
+        for_each_block(assign, len(rows), _REGION_ROWS, n_jobs, bar)
+        return out
+
+
+def _k_means_by_region(rows, n_sample, n_cells, rng, n_jobs, bar) -> tuple[NDArray[np.float32], Regions]:
+    """The same rounds; after the first ones, rows look for their centre in their region only."""
+    sample = rows[np.sort(rng.choice(len(rows), n_sample, replace=False))]
+    middles = _k_means(
+        sample, min(n_sample, SAMPLE_PER_CELL * _REGIONS), _REGIONS, rng, n_jobs, progress_bar(None, None)
+    )
+    region = _nearest_centre(sample, middles, n_jobs, progress_bar(None, None))
+    centres = sample[np.sort(rng.choice(len(sample), n_cells, replace=False))].copy()
+    for turn in range(ROUNDS):
+        if turn < _FIRST_ROUNDS:
+            cell = _nearest_centre(sample, centres, n_jobs, bar)
+        else:
+            cell = Regions(middles, region, cell, n_cells).nearest_centre(sample, centres, n_jobs, bar)
+        _move(centres, sample, cell, rng)
+    cell = _nearest_centre(sample, centres, n_jobs, progress_bar(None, None))
+    return centres, Regions(middles, region, cell, n_cells)
 
 
 def _nearest_centre(rows, centres, n_jobs, bar) -> NDArray[np.int32]:
     out = np.empty(len(rows), np.int32)
+    strips = _packed(centres)
+    for_each_block(lambda part: _assign(strips, rows[part], out[part]), len(rows), _BLOCK, n_jobs, bar)
+    return out
+
+
+def _packed(centres: NDArray[np.float32]) -> NDArray[np.float32]:
+    """In whole strips, as `_assign` takes them."""
     n_cells, d = centres.shape
     packed = Rows.allocate(n_cells, d, padding=_NOWHERE)
     packed[:] = centres
-    strips = Rows.pack(packed).strips[: -(-n_cells // STRIP)].reshape(-1)
-    for_each_block(lambda part: _assign(strips, rows[part], out[part]), len(rows), _BLOCK, n_jobs, bar)
-    return out
+    return Rows.pack(packed).strips[: -(-n_cells // STRIP)].reshape(-1)
 
 
 @jit
