@@ -3,8 +3,8 @@
 python benchmarks/steadiness.py                                     # four sets, ten seeds
 python benchmarks/steadiness.py --datasets bike --seeds 3 --rows 8000
 
-All candidates of the first comparison predict the test rows as they predicted the judges, calibrated there. Steady: √(RMSE·e^NLL)
-of the one that was chosen is within 2 % of the best's.
+All candidates of the first comparison predict the test rows as they predicted the judges, calibrated there. Steady:
+√(RMSE·e^NLL) of the one that was chosen is within 2 % of the best's.
 """
 
 import argparse

@@ -204,3 +204,36 @@ def test_samples_do_not_depend_on_batches(rng):
     assert abs(a.numbers.mean() / len(y) - 0.5) < 0.05
     parts = [draw(X[at : at + 50_000], y[at : at + 50_000], at, 3).fewest(1000) for at in range(0, len(y), 50_000)]
     np.testing.assert_array_equal(Drawn.joined(parts).fewest(1000).numbers, a.numbers)
+
+
+def test_a_skewed_target_and_columns_that_do_not_matter(tmp_path, few_steps, monkeypatch):
+    """Learned on another scale, from some of the columns, in shards as in memory."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(1500, 100))
+    y = np.exp(2 * np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=1500))
+    settings = QUICK | {"whitening": "diagonal"}
+    model = GPnnRegressor(**settings, target_scale="log").fit_stream(in_batches(X, y), tmp_path / "m.gpnn", n_shards=3)
+    in_memory = GPnnRegressor(**settings, target_scale="log").fit(X, y)
+    assert in_memory.columns_ is not None
+    same(in_memory.predict_distribution(X[:50] + 0.01), model.predict_distribution(X[:50] + 0.01))
+    monkeypatch.setattr(Sizes, "sample", 1000)
+    part = GPnnRegressor(**settings, target_scale="log").fit_stream(in_batches(X, y), tmp_path / "p.gpnn", n_shards=3)
+    assert part.evaluate(X, y)["coverage_90"] > 0.8
+
+
+def test_limits_that_only_the_sample_has(tmp_path, monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, 3))
+    y = np.abs(X[:, 0]) + 0.1
+    monkeypatch.setattr(Sizes, "sample", 500)
+    lots = Reservoir(500, GPnnRegressor(**QUICK)._stream_seed())
+    lots.add(X, y)
+    absent = np.setdiff1d(np.arange(N), lots.drawn().numbers)[0]
+    y[absent] = -1.0
+    model = GPnnRegressor(**QUICK).fit_stream(in_batches(X, y), tmp_path / "m.gpnn", n_shards=2)
+    assert model.target_scale_.low == -np.inf
+    y[absent] = 1.0
+    model = GPnnRegressor(**QUICK).fit_stream(in_batches(X, y), tmp_path / "n.gpnn", n_shards=2)
+    assert model.target_scale_.low == 0
+    with pytest.raises(InvalidInputError, match="do not hold"):
+        GPnnRegressor(**QUICK, target_limits=(0.5, None)).fit_stream(in_batches(X, y), tmp_path / "o.gpnn")

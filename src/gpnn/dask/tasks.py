@@ -102,7 +102,9 @@ def share_out(X, y, number: int, first: int, head: Head, folder: str) -> Run:
 
 def index(folder: str, runs: Sequence[Run], k: int, d: int, head: Head) -> list[Made]:
     model = head.regressor
-    return shards.make_shard(Path(folder), runs, k, d, model.index, model.n_neighbors_, head.learned.seed, 1)
+    return shards.make_shard(
+        Path(folder), runs, k, model._n_used(d), model.index, model.n_neighbors_, head.learned.seed, 1
+    )
 
 
 def finish(head: Head, made: Sequence[list[Made]], folder: str, memory: int, threads: dict[str, int]) -> dict:

@@ -34,6 +34,9 @@ class Screened:
             return X
         return X[:, self.columns_]
 
+    def _n_used(self: Any, d: int) -> int:
+        return d if self.columns_ is None else len(self.columns_)
+
     def _on_all_columns(self: Any, values: Array) -> Array:
         """Values whose last axis is the columns that count, with zeros for the others."""
         if self.columns_ is None:

@@ -120,10 +120,11 @@ class Streaming:
                     path = folder / f"run-{len(runs):05d}"
                     runs.append(shards.spill(path, rows, rest, numbers, shard, n_shards))
             made: list[shards.Made] = []
+            used = self._n_used(d)
             with report.stage("index"), progress_bar(n_shards, self._bar("index")) as bar:
                 for k in range(n_shards):
                     made += shards.make_shard(
-                        folder, runs, k, d, self.index, self.n_neighbors_, learned.seed, self.n_jobs
+                        folder, runs, k, used, self.index, self.n_neighbors_, learned.seed, self.n_jobs
                     )
                     bar.update()
             for run in runs:
@@ -164,7 +165,7 @@ class Streaming:
         """kernel_, whitener_, params_ and all else that `fit` learns, from a sample of n rows."""
         judges, sample = drawn.parted(0 if len(drawn) == n else min(MOST_JUDGES, len(drawn) // 4))
         whole = len(sample) == n
-        settings = {} if whole else {"far": False}
+        settings = {} if whole else {"far": False} | self._safe_limits(drawn)
         X = sample.X if names is None else import_pandas().DataFrame(sample.X, columns=list(names), copy=False)
         fitted = clone(self).set_params(**settings).fit(X, sample.y)
         mine = self.get_params(deep=False)
@@ -179,11 +180,23 @@ class Streaming:
             judges, sample, left_out, np.array(report.get("sentinels", []), float), whole, self._stream_seed()
         )
 
+    def _safe_limits(self: Any, drawn: Drawn) -> dict[str, Any]:
+        """Settings of the target, where rows that are not in the sample pass limits that it seems to have."""
+        low, high = self._limits(drawn.y)
+        if low <= drawn.reach[0] and drawn.reach[1] <= high:
+            return {}
+        if self.target_limits != "auto":
+            raise InvalidInputError(
+                f"target_limits = {self.target_limits} do not hold: y goes from {drawn.reach[0]:g} to "
+                f"{drawn.reach[1]:g}. Check y, or give wider ones (None for no limit)."
+            )
+        return {"target_limits": None, "target_scale": "identity"}
+
     def _cuts(self: Any, learned: Learned, n_shards: int):
         from gpnn.engines.cpu.neighbors.shards import Cuts
 
         some = np.linspace(0, len(learned.sample) - 1, min(len(learned.sample), 1000 * n_shards)).astype(np.int64)
-        return Cuts.learn(self._make_engine().whiten(self.whitener_, learned.sample.X[some]), n_shards)
+        return Cuts.learn(self._make_engine().whiten(self.whitener_, self._used(learned.sample.X[some])), n_shards)
 
     def _shared_out(
         self: Any, X: Array, y: Array, first: int, learned: Learned, cuts
@@ -195,8 +208,9 @@ class Streaming:
             kept &= ~np.isin(y, learned.sentinels)
         if not kept.all():
             X, y, numbers = X[kept], y[kept], numbers[kept]
+        X = self._used(X)
         rows = self._make_engine().whiten(self.whitener_, X)
-        rest = add_mean(self.mean_, X, y, -1.0, self.n_jobs)
+        rest = add_mean(self.mean_, X, self.target_scale_(y), -1.0, self.n_jobs)
         return rows, self.whitener_.transform_y(rest), numbers, cuts(rows, numbers)
 
     def _hold_shards(self: Any, index, y, learned: Learned, report: FitReport) -> None:
@@ -229,9 +243,10 @@ class Streaming:
         rng, judges = np.random.default_rng(learned.seed), learned.judges
         engine = self._make_engine().hold(self.index_, self._y)
         both = Drawn.joined([judges, learned.sample])
+        both = replace(both, X=self._used(both.X), y=self.target_scale_(both.y))
         rest = add_mean(self.mean_, both.X, both.y, -1.0, self.n_jobs)
         with report.stage("calibrate"):
-            recall = engine.recall(engine.whiten(self.whitener_, judges.X[:128]), self.n_neighbors_)
+            recall = engine.recall(engine.whiten(self.whitener_, both.X[: min(128, len(judges))]), self.n_neighbors_)
             asked = int(SIZES[-1] if self.n_neighbors == "auto" else self.n_neighbors)
             verdict = self._verdict(
                 engine, both, rest, min(asked, len(self.index_.order) - 1), len(judges), rng, report

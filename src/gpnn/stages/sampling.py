@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,12 +21,14 @@ class Drawn:
     y: Array
     numbers: NDArray[np.int64]
     lots: Array
+    reach: tuple[float, float]
+    """The least and the largest y of all rows that they were drawn from."""
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, chosen) -> Drawn:
-        return Drawn(self.X[chosen], self.y[chosen], self.numbers[chosen], self.lots[chosen])
+        return replace(self, X=self.X[chosen], y=self.y[chosen], numbers=self.numbers[chosen], lots=self.lots[chosen])
 
     def fewest(self, k: int) -> Drawn:
         """Those with the k lowest lots."""
@@ -43,8 +45,11 @@ class Drawn:
     @staticmethod
     def joined(parts: list[Drawn]) -> Drawn:
         """Parts in the order of their numbers."""
-        columns = ([getattr(part, name) for part in parts] for name in ("X", "y", "numbers", "lots"))
-        return Drawn(*map(np.concatenate, columns))
+        X, y, numbers, lots = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y", "numbers", "lots")
+        )
+        lows, highs = zip(*(part.reach for part in parts), strict=True)
+        return Drawn(X, y, numbers, lots, (min(lows), max(highs)))
 
 
 def draw(X: Array, y: Array, first: int, seed: int, highest: float = 1.0) -> Drawn:
@@ -52,7 +57,9 @@ def draw(X: Array, y: Array, first: int, seed: int, highest: float = 1.0) -> Dra
     numbers = np.arange(first, first + len(y))
     lots = _lots(seed, first, first + len(y))
     chosen = np.flatnonzero(lots <= highest)
-    return Drawn(np.asarray(X, float)[chosen], np.asarray(y, float)[chosen], numbers[chosen], lots[chosen])
+    X, y = np.asarray(X, float), np.asarray(y, float)
+    reach = (float(y.min(initial=np.inf)), float(y.max(initial=-np.inf)))
+    return Drawn(X[chosen], y[chosen], numbers[chosen], lots[chosen], reach)
 
 
 class Reservoir:
