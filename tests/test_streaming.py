@@ -209,14 +209,14 @@ def test_samples_do_not_depend_on_batches(rng):
 def test_a_skewed_target_and_columns_that_do_not_matter(tmp_path, few_steps, monkeypatch):
     """Learned on another scale, from some of the columns, in shards as in memory."""
     rng = np.random.default_rng(2)
-    X = rng.normal(size=(1500, 100))
-    y = np.exp(2 * np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=1500))
+    X = rng.normal(size=(700, 90))
+    y = np.exp(2 * np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=700))
     settings = QUICK | {"whitening": "diagonal"}
     model = GPnnRegressor(**settings, target_scale="log").fit_stream(in_batches(X, y), tmp_path / "m.gpnn", n_shards=3)
     in_memory = GPnnRegressor(**settings, target_scale="log").fit(X, y)
     assert in_memory.columns_ is not None
     same(in_memory.predict_distribution(X[:50] + 0.01), model.predict_distribution(X[:50] + 0.01))
-    monkeypatch.setattr(Sizes, "sample", 1000)
+    monkeypatch.setattr(Sizes, "sample", 500)
     part = GPnnRegressor(**settings, target_scale="log").fit_stream(in_batches(X, y), tmp_path / "p.gpnn", n_shards=3)
     assert part.evaluate(X, y)["coverage_90"] > 0.8
 
