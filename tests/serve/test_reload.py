@@ -4,11 +4,13 @@ import json
 import shutil
 import time
 
+import numpy as np
 import pytest
 from asking import Client, fitted, flats, rows_of
 
-from gpnn import TableModel
+from gpnn import GPnnRegressor, Hyperparameters, TableModel
 from gpnn.serve.app import Settings
+from gpnn.serve.models import Registry
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +88,26 @@ def test_a_broken_file_leaves_what_there_was(served, two, new_flats):
     until(lambda: client.get("/ready").json["status"] == "ready")
     assert client.post("/predict", question).body != before
     assert 'gpnn_model_reloads_total{model="flats"} 1' in client.get("/metrics").body.decode()
+
+
+def test_a_model_in_shards_is_served_too(tmp_path):
+    """A folder; replaced as a file is."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    settings = {"params": Hyperparameters(1.0, 0.9, 0.1), "n_neighbors": 10, "far": False, "random_state": 0}
+    path = tmp_path / "large.gpnn"
+
+    def fit(y):
+        GPnnRegressor(**settings).fit_stream(lambda: [(X, y)], path, n_shards=3)
+
+    fit(X[:, 0])
+    registry = Registry.of([path], n_jobs=1)
+    served = registry.models["large"]
+    inputs, targets = served.training.rows(np.array([7, 3]))
+    np.testing.assert_allclose(inputs, X[[7, 3]], atol=1e-5)
+    np.testing.assert_allclose(targets, X[[7, 3], 0], atol=1e-5)
+    assert registry.stale() == []
+    fit(X[:, 1])
+    assert registry.stale() == ["large"]
+    registry.refresh("large")
+    assert registry.models["large"].version != served.version

@@ -91,7 +91,9 @@ class DaskGPnnRegressor:
         wait([route])  # else workers would hold on to partitions until there is a metric to share them out by
         runs = ask("share-out").each(tasks.share_out, [(*some, route, str(folder)) for some in numbered])
         kept = runs.result()
-        shards = ask("index").each(tasks.index, [(str(folder), kept, k, d, route) for k in range(n_shards)])
+        shards = ask("index").each(
+            tasks.index, [(str(folder), [run.of(k) for run in kept], k, d, route) for k in range(n_shards)]
+        )
         made = shards.result()
         report = ask("calibrate").one(tasks.finish, head, made, str(folder), memory // 2, threads).result()
         spilled = sum(run.path.stat().st_size for run in kept if run.path.exists())

@@ -16,7 +16,7 @@ from gpnn.common.errors import InvalidInputError
 from gpnn.common.provenance import FitReport
 from gpnn.common.types import Array
 from gpnn.files import shards
-from gpnn.files.shards import Made, Run
+from gpnn.files.shards import Made, Run, Slice
 from gpnn.files.whole import HEAD
 from gpnn.regressor import GPnnRegressor
 from gpnn.regressor.streaming import Learned
@@ -100,11 +100,10 @@ def share_out(X, y, number: int, first: int, head: Head, folder: str) -> Run:
     return shards.spill(path, rows, rest, numbers, shard, head.cuts.n_shards)
 
 
-def index(folder: str, runs: Sequence[Run], k: int, d: int, head: Head) -> list[Made]:
+def index(folder: str, slices: Sequence[Slice], k: int, d: int, head: Head) -> list[Made]:
     model = head.regressor
-    return shards.make_shard(
-        Path(folder), runs, k, model._n_used(d), model.index, model.n_neighbors_, head.learned.seed, 1
-    )
+    d = model._n_used(d)
+    return shards.make_shard(Path(folder), slices, k, d, model.index, model.n_neighbors_, head.learned.seed, 1)
 
 
 def finish(head: Head, made: Sequence[list[Made]], folder: str, memory: int, threads: dict[str, int]) -> dict:

@@ -32,7 +32,7 @@ from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
 from gpnn.engines.cpu.neighbors.shards import Shards
 from gpnn.engines.local import Noise
 from gpnn.files import container
-from gpnn.files.whole import HEAD
+from gpnn.files.whole import head_of
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.far import LEVELS, Far, Member, Trend
@@ -168,7 +168,7 @@ def restored(path: Path, content: dict, arrays: dict[str, NDArray], rows: dict |
 def describe(path: str | os.PathLike) -> dict:
     """What the header tells of a model, the arrays untouched: plain JSON, arrays as their type and shape."""
     path = Path(path)
-    header = container.read_header(path / HEAD if path.is_dir() else path)
+    header = container.read_header(head_of(path))
     content = header.content
     try:
         table = {name: {key: entry[key] for key in ("dtype", "shape")} for name, entry in content["arrays"].items()}

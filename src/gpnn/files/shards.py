@@ -36,6 +36,18 @@ class Run(NamedTuple):
     path: Path
     offsets: NDArray[np.int64]
 
+    def of(self, k: int) -> Slice:
+        return Slice(self.path, int(self.offsets[k]), int(self.offsets[k + 1]), int(self.offsets[-1]))
+
+
+class Slice(NamedTuple):
+    """Rows begin … end − 1 of a run of n."""
+
+    path: Path
+    begin: int
+    end: int
+    n: int
+
 
 def spill(path: Path, rows: NDArray[np.float32], y: Array, numbers: NDArray, shard: NDArray, n_shards: int) -> Run:
     order = np.argsort(shard, kind="stable")
@@ -45,18 +57,18 @@ def spill(path: Path, rows: NDArray[np.float32], y: Array, numbers: NDArray, sha
     return Run(path, np.searchsorted(shard[order], np.arange(n_shards + 1)))
 
 
-def gather(runs: Sequence[Run], k: int, d: int) -> tuple[NDArray[np.float32], Array, NDArray[np.int64]]:
-    """Rows (in an array that an index takes over), targets and numbers of shard k."""
-    counts = [int(run.offsets[k + 1] - run.offsets[k]) for run in runs]
-    rows, y, numbers = Rows.allocate(sum(counts), d), np.empty(sum(counts)), np.empty(sum(counts), np.int64)
+def gather(slices: Sequence[Slice], d: int) -> tuple[NDArray[np.float32], Array, NDArray[np.int64]]:
+    """Rows (in an array that an index takes over), targets and numbers of a shard."""
+    n = sum(part.end - part.begin for part in slices)
+    rows, y, numbers = Rows.allocate(n, d), np.empty(n), np.empty(n, np.int64)
     done = 0
-    for run, count in zip(runs, counts, strict=True):
-        place, n, here = int(run.offsets[k]), int(run.offsets[-1]), slice(done, done + count)
-        with open(run.path, "rb") as file:
-            for column, begin, width in ((rows, 0, 4 * d), (y, 4 * d * n, 8), (numbers, (4 * d + 8) * n, 8)):
-                file.seek(begin + width * place)
-                if file.readinto(column[here].reshape(-1).view(np.uint8).data) != width * count:
-                    raise FileError(f"{run.path} ends too early. Was it changed while the model was being made?")
+    for part in slices:
+        count = part.end - part.begin
+        with open(part.path, "rb") as file:
+            for column, start, width in ((rows, 0, 4 * d), (y, 4 * d * part.n, 8), (numbers, (4 * d + 8) * part.n, 8)):
+                file.seek(start + width * part.begin)
+                if file.readinto(column[done : done + count].reshape(-1).view(np.uint8).data) != width * count:
+                    raise FileError(f"{part.path} ends too early. Was it changed while the model was being made?")
         done += count
     return rows, y, numbers
 
@@ -71,10 +83,17 @@ class Made(NamedTuple):
 
 
 def make_shard(
-    folder: Path, runs: Sequence[Run], k: int, d: int, index: str | NeighborIndex, n_neighbors: int, seed: int, n_jobs
+    folder: Path,
+    slices: Sequence[Slice],
+    k: int,
+    d: int,
+    index: str | NeighborIndex,
+    n_neighbors: int,
+    seed: int,
+    n_jobs,
 ) -> list[Made]:
     """Shard k, indexed and written; none if no row belongs to it."""
-    rows, y, numbers = gather(runs, k, d)
+    rows, y, numbers = gather(slices, d)
     if len(y) == 0:
         return []
     low, high = boxes_of(rows)

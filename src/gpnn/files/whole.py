@@ -16,6 +16,11 @@ HEAD = "model.gpnn"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+def head_of(path: Path) -> Path:
+    """The file that says what a model is: itself, or one in its folder."""
+    return path / HEAD if path.is_dir() else path
+
+
 @contextmanager
 def whole_or_nothing(path: Path) -> Iterator[Path]:
     """A temporary name beside `path` that becomes `path` when the block succeeds, and is removed when it fails.

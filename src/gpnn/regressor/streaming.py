@@ -123,9 +123,8 @@ class Streaming:
             used = self._n_used(d)
             with report.stage("index"), progress_bar(n_shards, self._bar("index")) as bar:
                 for k in range(n_shards):
-                    made += shards.make_shard(
-                        folder, runs, k, used, self.index, self.n_neighbors_, learned.seed, self.n_jobs
-                    )
+                    settings = self.index, self.n_neighbors_, learned.seed, self.n_jobs
+                    made += shards.make_shard(folder, [run.of(k) for run in runs], k, used, *settings)
                     bar.update()
             for run in runs:
                 run.path.unlink()

@@ -18,6 +18,7 @@ from gpnn.common.types import Array, Prediction
 from gpnn.engines import Engine
 from gpnn.files import model as model_file
 from gpnn.files.container import check_is_file
+from gpnn.files.whole import head_of
 from gpnn.regressor import GPnnRegressor
 from gpnn.serve.training import Training, value_of
 from gpnn.tables.columns import Boolean, Circle, Date, Longitude, Number, OneHot, Place, TargetMean
@@ -34,7 +35,7 @@ Stamp = tuple[int, int, int]
 
 def version_of(path: str | os.PathLike) -> str:
     """What tells one model file from another, wherever they lie."""
-    with open(path, "rb") as file:
+    with open(head_of(Path(path)), "rb") as file:
         return file.read(_DIGEST.stop)[_DIGEST].hex()[:12]
 
 
@@ -318,8 +319,8 @@ def _described(column, spread, first: int, width: int) -> dict[str, Any]:
 
 
 def stamp_of(path: Path) -> Stamp:
-    check_is_file(path)
-    found = os.stat(path)
+    check_is_file(head_of(path))
+    found = os.stat(head_of(path))
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 

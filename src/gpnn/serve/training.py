@@ -44,7 +44,7 @@ class Training:
 
     @property
     def n_rows(self) -> int:
-        return self._index._rows.n
+        return len(self._index.order)
 
     @cached_property
     def spread(self) -> Spread:
@@ -68,9 +68,10 @@ class Training:
     def _places(self) -> NDArray[np.integer]:
         """Where each row of `fit` lies in the index; −1: set aside. Made when it is first asked for."""
         aside = self._regressor._set_aside
-        kept = np.delete(np.arange(self.n_rows + len(aside)), aside)
-        places = np.full(self.n_rows + len(aside), -1, dtype=self._index.order.dtype)
-        places[kept[self._index.order]] = np.arange(self.n_rows)
+        n = max(self._regressor._n_seen, self.n_rows + len(aside))  # shards are without rows left out, and number all
+        kept = np.delete(np.arange(n), aside)
+        places = np.full(n, -1, dtype=self._index.order.dtype)
+        places[kept[np.asarray(self._index.order)]] = np.arange(self.n_rows)
         return places
 
     def _inputs(self, places: NDArray[np.integer]) -> Array:

@@ -87,12 +87,19 @@ class IVF(StoredIndex):
         if starts[0] != 0 or starts[-1] != self._rows.n or (starts[1:] < starts[:-1]).any():
             raise InvalidInputError(f"The cells do not cover the {self._rows.n} rows one after the other.")
 
-    def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
+    def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32], reach=np.inf) -> NDArray[np.uint64]:
+        """reach (q,): cells whose centres are farther are not looked into."""
         keys = new_keys(len(X), n_neighbors)
-        cells = self._centres.nearest(X, self.n_probed).indices
-        _search(self._rows.strips.reshape(-1), self._starts, cells,
+        near = self._centres.nearest(X, self.n_probed)
+        cells = np.where(near.distances <= np.reshape(reach, (-1, 1)), near.indices, len(self._starts) - 1)
+        starts = np.append(self._starts, self._starts[-1])  # one more cell, which is empty
+        _search(self._rows.strips.reshape(-1), starts, cells,
                 np.ascontiguousarray(X, np.float32), keys, n_neighbors, bounds)  # fmt: skip
         return keys
+
+    def reach(self, X: Array) -> NDArray[np.float32]:
+        """How far the centres are (q,) of the cells that queries look into."""
+        return self._centres.nearest(X, self.n_probed).distances[:, -1]
 
     def stretched(self, factors: NDArray[np.float32]) -> Self:
         index = super().stretched(factors)

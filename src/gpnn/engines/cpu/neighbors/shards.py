@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array, Neighbors
 from gpnn.engines.cpu.neighbors.cells import NONE, StoredIndex, everywhere, smallest
+from gpnn.engines.cpu.neighbors.ivf import IVF
 
 _MORE = 8  # rows that are asked for beyond those wanted, to see whether the last ones are as far as others
 _MOST_ALIKE = 2**16  # rows as far as each other among which the numbers decide
+_FARTHER = 1.03  # by which recall is what it was
 _ROUNDING = 1e-5  # of distances from boxes
 _MOST_ROWS = 2**32 - 1  # that keys can tell apart
 _PLACE = np.uint64(2**32 - 1)
@@ -74,9 +76,10 @@ class Shards:
     """That they are mapped from, one each."""
 
     def __init__(self, parts: Sequence[StoredIndex], low: Array, high: Array, memory: int | None = None):
-        self.parts, self.low, self.high, self.memory = list(parts), np.asarray(low), np.asarray(high), memory
+        self.parts: list[Any] = list(parts)
+        self.low, self.high, self.memory = np.asarray(low), np.asarray(high), memory
         self.order = Joined([part.order for part in self.parts])
-        self.exact = all(part.exact for part in self.parts)  # type: ignore[attr-defined]
+        self.exact = all(part.exact for part in self.parts)
         self.queries, self.questions, self.by_one_shard = 0, 0, 0
         """How many there were, how many shards they asked, and how many queries asked one only."""
         if len(self.order) > _MOST_ROWS:
@@ -89,10 +92,10 @@ class Shards:
     # --- as every index -----------------------------------------------------------------------------------------------
 
     def query(self, X: Array, n_neighbors: int) -> Neighbors:
-        return self._neighbors(X, n_neighbors, lambda part, *question: part.nearer(*question))
+        return self._neighbors(X, n_neighbors, _nearer)
 
     def exact_query(self, X: Array, n_neighbors: int) -> Neighbors:
-        return self._neighbors(X, n_neighbors, lambda part, *question: part._rows.nearer(*question))
+        return self._neighbors(X, n_neighbors, lambda part, X, n, bounds, reach: part._rows.nearer(X, n, bounds))
 
     def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
         return gathered(indices, self.order.starts, [part.points for part in self.parts], (self.d,), np.float32)
@@ -134,12 +137,16 @@ class Shards:
         gaps = self._gaps(X)
         home = np.argmin(gaps, axis=1)
         found, asked = np.full((len(X), n_neighbors), NONE), np.ones(len(X), np.int64)
+        reach = everywhere(len(X))
         for k in np.unique(home):
-            self._ask(k, X, np.flatnonzero(home == k), found, nearer)
+            mine = np.flatnonzero(home == k)
+            self._ask(k, X, mine, found, reach, nearer)
+            if _looks_into_some(self.parts[k]):
+                reach[mine] = _FARTHER * self.parts[k].reach(X[mine])  # as far as one looks there, one looks elsewhere
         for k in np.argsort(gaps.min(axis=0)):
             others = np.flatnonzero((gaps[:, k] < _bounds(found)) & (home != k))
             if len(others):
-                self._ask(k, X, others, found, nearer)
+                self._ask(k, X, others, found, reach, nearer)
                 asked[others] += 1
         with _COUNTING:
             self.queries += len(X)
@@ -147,9 +154,9 @@ class Shards:
             self.by_one_shard += int(np.sum(asked == 1))
         return found
 
-    def _ask(self, k: int, X: Array, queries: NDArray, found: NDArray[np.uint64], nearer: Callable) -> None:
+    def _ask(self, k: int, X: Array, queries: NDArray, found: NDArray[np.uint64], reach: Array, nearer) -> None:
         part, n = self.parts[k], min(found.shape[1], len(self.parts[k].order))
-        keys = smallest(nearer(part, X[queries], n, _bounds(found[queries])), n)
+        keys = smallest(nearer(part, X[queries], n, _bounds(found[queries]), reach[queries]), n)
         keys[keys != NONE] += np.uint64(self.order.starts[k])  # the lower half is the row's place
         changed = np.flatnonzero(keys[:, 0] != NONE)
         some = queries[changed]
@@ -168,6 +175,16 @@ class Shards:
 
     def _arrays(self) -> Iterable[NDArray]:
         return (part._rows.strips for part in self.parts)
+
+
+def _nearer(part, X: Array, n_neighbors: int, bounds: NDArray, reach: NDArray) -> NDArray[np.uint64]:
+    """In shards that look into some cells only, reach bounds which."""
+    more = (reach,) if _looks_into_some(part) else ()
+    return part.nearer(X, n_neighbors, bounds, *more)
+
+
+def _looks_into_some(part) -> bool:
+    return isinstance(part, IVF) and not part.exact
 
 
 def _bounds(found: NDArray[np.uint64]) -> NDArray[np.float32]:
