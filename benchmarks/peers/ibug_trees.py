@@ -1,5 +1,5 @@
-"""IBUG: probabilistic trees from nearest instances, the peer closest in spirit. Rows that share many leaves with a query
-are its neighbours, and their spread is its uncertainty."""
+"""IBUG: probabilistic trees from nearest instances, the peer closest in spirit. Rows that share many leaves with a
+query are its neighbours, and their spread is its uncertainty."""
 
 from importlib.metadata import version
 

@@ -10,7 +10,8 @@ from sklearn.model_selection import train_test_split
 
 class _Network:
     """pytabkit's tuned defaults ("TD") or defaults ("D"), as it ships them: it sets a fifth of the rows aside to know
-    when to stop. The standard deviation is the RMSE on a tenth of the rows, of the same network trained on the others."""
+    when to stop. The standard deviation is the RMSE on a tenth of the rows, of the same network trained on the
+    others."""
 
     version = version("pytabkit")
     make: type

@@ -8,7 +8,8 @@ from xgboost_distribution import XGBDistribution
 
 
 class XGBoostLaws:
-    """Up to 1000 rounds at rate 0.05, stopped as its documentation does: where a tenth of the rows, set aside, gain no more."""
+    """Up to 1000 rounds at rate 0.05, stopped as its documentation does: where a tenth of the rows, set aside, gain no
+    more."""
 
     version = version("xgboost-distribution")
 
