@@ -22,10 +22,9 @@ NEIGHBORS, BATCH, BLOCK = 100, 500, 500
 class MuyGPs:
     """Exponential kernel, 100 neighbours, on rows whitened as the paper does; lengthscale and noise from 500 rows.
 
-    Held against its documentation: batches of 500 to 2000 rows are what it finds reasonable, its tutorials use 30
-    neighbours (more are no worse but for time), leave-one-out likelihood by Bayesian optimisation and the analytic scale
-    are its way. It can learn a lengthscale for each column too (its anisotropic tutorial, for two); with a dozen, thirty
-    steps of Bayesian optimisation do not find them.
+    Held against its documentation: batches of 500 to 2000 rows are what it finds reasonable, its tutorial has
+    30 neighbours, and leave-one-out likelihood, Bayesian optimisation and the analytic scale are among its ways. It can
+    also learn a lengthscale for each column (its anisotropic tutorial), which this does not ask for.
     """
 
     version = version("muygpys")

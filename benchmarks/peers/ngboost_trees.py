@@ -7,8 +7,8 @@ import numpy as np
 
 
 class NGBoost:
-    """500 rounds of depth-3 trees at rate 0.01 are its defaults, and too few for most tables: 2000 rounds at rate 0.05,
-    and those that a tenth of the rows, set aside, found best."""
+    """500 rounds of depth-3 trees at rate 0.01 are its defaults; here up to 2000 rounds at rate 0.05,
+    those that a tenth of the rows, set aside, found best."""
 
     version = version("ngboost")
 

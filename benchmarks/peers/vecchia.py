@@ -10,7 +10,7 @@ class GPBoost:
 
     Held against its documentation: a random order and L-BFGS are its defaults; predictions condition on observed rows
     only, on twice as many neighbours as the likelihood does, and predict_response adds the noise to the variance. Its
-    own default kernel is Matérn 3/2: ours is the rougher one, which the sets of these tables prefer.
+    own default kernel is Matérn 3/2; the exponential one is that of the paper.
     """
 
     version = gpboost.__version__
