@@ -127,3 +127,13 @@ def test_refusals(wavy):
         CalibratedRegressor(BayesianRidge()).fit(X, np.append(y[1:], np.nan))
     with pytest.warns(GPnnWarning, match="1000 → 100"):
         CalibratedRegressor(BayesianRidge()).fit(X, y)
+
+
+def test_around_a_model_on_another_scale(rng):
+    X = rng.uniform(-2, 2, size=(700, 2))
+    y = np.exp(X[:, 0] + 0.5 * rng.normal(size=700))
+    inner = GPnnRegressor(target_scale="log", kernel="matern32", whitening="diagonal", refine=False, n_jobs=1)
+    model = CalibratedRegressor(inner, random_state=0).fit(X[:600], y[:600])
+    law = model.predict_distribution(X[600:])
+    assert law.inner is None
+    np.testing.assert_allclose(law.mean, model.estimator_.predict(X[600:]))

@@ -184,7 +184,16 @@ def test_gamma_scales_the_mean_in_whitened_units(wavy):
 
 def test_report(fitted):
     report = fitted.fit_report_
-    assert set(report["seconds"]) == {"mean", "hold out", "learn", "index", "calibrate", "far"}
+    assert set(report["seconds"]) == {
+        "columns",
+        "target scale",
+        "mean",
+        "hold out",
+        "learn",
+        "index",
+        "calibrate",
+        "far",
+    }
     assert report["n"] == 2000
     assert report["jitter"] == 0
     assert report["index"] == "KDTree"

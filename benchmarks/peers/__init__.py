@@ -37,5 +37,12 @@ PEERS: dict[str, Callable[[int], Peer]] = {
     "catboost": partial(_make, "catboost_trees", "CatBoost"),
     "gpboost": partial(_make, "vecchia", "GPBoost"),
     "muygps": partial(_make, "muygps", "MuyGPs"),
+    "realmlp": partial(_make, "networks", "RealMLP"),
+    "tabm": partial(_make, "networks", "TabM"),
+    "ngboost": partial(_make, "ngboost_trees", "NGBoost"),
+    "xgbdistribution": partial(_make, "xgboost_laws", "XGBoostLaws"),
+    "ibug": partial(_make, "ibug_trees", "IBUG"),
+    "nngpr": partial(_make, "nearest_gps", "NNGPR"),
+    "gpvecchia": partial(_make, "nearest_gps", "GPVecchia"),
     "knn": partial(_make, "knn", "KNN"),
 }

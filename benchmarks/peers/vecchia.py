@@ -6,7 +6,12 @@ from sklearn.preprocessing import StandardScaler
 
 
 class GPBoost:
-    """Exponential kernel with one lengthscale per standardised column; everything else as GPBoost ships it."""
+    """Exponential kernel with one lengthscale per standardised column; everything else as GPBoost ships it.
+
+    Held against its documentation: a random order and L-BFGS are its defaults; predictions condition on observed rows
+    only, on twice as many neighbours as the likelihood does, and predict_response adds the noise to the variance. Its
+    own default kernel is Matérn 3/2; the exponential one is that of the paper.
+    """
 
     version = gpboost.__version__
 

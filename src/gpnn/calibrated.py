@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
@@ -99,7 +100,8 @@ class CalibratedRegressor(MetaEstimatorMixin, DistributionRegressor):
 def _law(estimator, X) -> Prediction:
     """The law that a fitted estimator predicts, in whichever of the three usual ways it says so."""
     if hasattr(estimator, "predict_distribution"):  # this package's
-        return estimator.predict_distribution(X)
+        law = estimator.predict_distribution(X)
+        return replace(law, inner=None, scale=None)  # α is for the variance of y, on whatever scale it was learned
     if hasattr(estimator, "pred_dist"):  # NGBoost's
         law = estimator.pred_dist(X)
         return Prediction(np.asarray(law.mean()), np.asarray(law.std()) ** 2)

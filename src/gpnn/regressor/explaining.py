@@ -48,7 +48,7 @@ class Explaining:
         return self._explain(check_new_rows(self, X))
 
     def _explain(self: Any, X: Array) -> Explanation:
-        X, engine = self._used(X), self._holding_engine()
+        engine, X = self._holding_engine(), self._used(X)
         constant = self.mean_.value if isinstance(self.mean_, Constant) else None
         if constant is None and self._row_means is None:
             raise InvalidInputError(

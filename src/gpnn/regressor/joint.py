@@ -77,8 +77,9 @@ class JointLaws(DistributionRegressor):
         All of it is on the scale that y was learned on (`target_scale_`).
         """
         check_integer("n", n, 1)
+        law = self._joint_law(X_candidates).learned
         best = None if best is None else float(self.target_scale_(best))
-        return suggest(self._joint_law(X_candidates).learned, n, criterion, batch, maximize, best, kappa)
+        return suggest(law, n, criterion, batch, maximize, best, kappa)
 
     def predict_grid(
         self, axes, quantiles: Sequence[float] = QUANTILES, n_samples: int = 0, random_state=0, noise: bool = False,

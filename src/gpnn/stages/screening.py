@@ -1,8 +1,8 @@
 """Wide tables: which of many columns to learn from.
 
 The time of learning grows with the columns, and so does the noise in a metric that has a lengthscale for each. Columns
-are ranked by how much of y, or of what is left of it, follows them one at a time; small models of the first 32, 64,
-128 … of them are tried for as long as rows that they have not seen gain by the others.
+are ranked by how much of y, or of what is left of it, follows them one at a time; small models of the first 16, 32,
+64 … of them are tried for as long as rows that they have not seen gain by the others.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ WIDE = 64
 """Columns; up to so many, all are learned from."""
 _FEWEST = 400  # rows
 _LEARN, _JUDGE, _RANKED = 16_000, 3000, 6000  # rows of a trial, and of those that rank columns
-_FIRST = 32
+_FIRST = 16
 _GAIN, _DEVIATIONS = 0.01, 2.0  # of NLL + log RMSE, for which twice the columns are worth their time
 _MOST = 0.75  # of the columns; beyond, all are as good
+_PATIENCE = 2  # times that more columns may be of no use
 _BINS = 8
 
 
@@ -34,7 +35,7 @@ def columns_that_matter(X: Array, y: Array, engine: Engine) -> NDArray[np.int64]
     n, d = X.shape
     if d <= WIDE or n < _FEWEST:
         return None
-    rng = np.random.default_rng(n)
+    rng, more_rows = np.random.default_rng(n), n > 2 * _LEARN
     rows = rng.permutation(n)[: _LEARN + _JUDGE]
     X, t = X[rows], _normal_scores(y[rows])
     judge = np.arange(max(len(rows) - _JUDGE, 2 * len(rows) // 3), len(rows))
@@ -44,19 +45,23 @@ def columns_that_matter(X: Array, y: Array, engine: Engine) -> NDArray[np.int64]
     chosen = _strongest(bins, t[ranked], np.zeros(0, np.int64), _FIRST)
     best: NDArray[np.int64] | None = None
     before: tuple[Array, Array] | None = None
+    in_vain = 0
     while len(chosen) < _MOST * d:
         trial = Trial.begun(X[:, chosen], t, TargetScale(), learn, judge, engine)
         losses = trial.losses(trial.params.lengthscale)
-        if before is not None and not _worth_it(before, losses):
+        if before is None or _worth_it(before, losses):
+            best, before, in_vain = np.sort(chosen), losses, 0
+        elif more_rows and in_vain == 0 and len(chosen) <= WIDE:  # of no use yet, but they will have something to say
+            best, in_vain = np.sort(chosen), 1
+        elif (in_vain := in_vain + 1) == _PATIENCE:
             return best
-        best, before = np.sort(chosen), losses
         left, _ = predict(trial.space.learner, trial.space.learn[ranked], get_kernel(KERNEL), trial.params)
         rest = trial.whitener.transform_y(t[ranked]) - left.mean
         more = _strongest(bins, rest, chosen, len(chosen))
         if len(more) == 0:
             return best
         chosen = np.append(chosen, more)
-    return None
+    return best if in_vain else None
 
 
 def _worth_it(before: tuple[Array, Array], losses: tuple[Array, Array]) -> bool:
