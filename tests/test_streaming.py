@@ -193,7 +193,7 @@ def test_resident_pages_of_shards_are_let_go(both, data):
 
 def test_samples_do_not_depend_on_batches(rng):
     X, y = rng.normal(size=(150_000, 2)), np.arange(150_000.0)
-    one, other = Reservoir(1000, seed=3), Reservoir(1000, seed=3)
+    one, other = Reservoir(1000, seed=3), Reservoir(1000, seed=3, expected=150_000)
     one.add(X, y)
     for at in range(0, len(y), 9973):
         other.add(X[at : at + 9973], y[at : at + 9973])

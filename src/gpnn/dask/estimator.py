@@ -24,9 +24,9 @@ from gpnn.dask import partitions, tasks
 from gpnn.files.whole import HEAD, whole_folder
 from gpnn.regressor import GPnnRegressor
 from gpnn.regressor.streaming import LEAST_MEMORY, Sizes
+from gpnn.stages.sampling import highest_lot
 
 _SHARE = 0.8  # of a worker's memory, that its tasks may take
-_WIDER = 6.0  # standard deviations by which more rows are drawn than needed: fewer come once in 10⁹ fits
 
 
 class DaskGPnnRegressor:
@@ -204,8 +204,7 @@ class _Fit:
 
     def _learned(self, regressor: GPnnRegressor, parts, sizes: Sizes, n: int, n_shards: int, names):
         """A future of the model that has learned, from a sample of the rows."""
-        seed, share = regressor._stream_seed(), sizes.sample / n
-        highest = 1.0 if share >= 1 else min(1.0, share + _WIDER * np.sqrt(share / n))
+        seed, highest = regressor._stream_seed(), highest_lot(sizes.sample, n)
         todo = [
             delayed(tasks.sample)(*part, seed, highest, dask_key_name=(f"gpnn-sample-{self.name}", k))
             for k, part in enumerate(parts)
