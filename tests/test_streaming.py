@@ -204,3 +204,34 @@ def test_samples_do_not_depend_on_batches(rng):
     assert abs(a.numbers.mean() / len(y) - 0.5) < 0.05
     parts = [draw(X[at : at + 50_000], y[at : at + 50_000], at, 3).fewest(1000) for at in range(0, len(y), 50_000)]
     np.testing.assert_array_equal(Drawn.joined(parts).fewest(1000).numbers, a.numbers)
+
+
+_PROGRAM = """
+import resource, sys
+sys.path[:] = {path!r}
+import numpy as np
+from gpnn import GPnnRegressor, Hyperparameters
+from gpnn.regressor.streaming import Sizes
+
+Sizes.sample, Sizes.run = 50_000, 20_000
+n = int(sys.argv[1])
+
+def batches():
+    for at in range(0, n, 10_000):
+        X = np.random.default_rng(at).normal(size=(10_000, 8))
+        yield X, X[:, 0]
+
+params = Hyperparameters(1.0, 1.0, 0.1)
+settings = {{"n_neighbors": 16, "calibration_size": 100, "far": False, "suspects": "keep", "n_jobs": 1}}
+GPnnRegressor(params=params, **settings).fit_stream(batches, sys.argv[2], n_shards=n // 50_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    megabytes = []
+    for n in (100_000, 800_000):
+        command = [sys.executable, "-c", _PROGRAM.format(path=sys.path), str(n), str(tmp_path / f"{n}.gpnn")]
+        run = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
+        megabytes.append(int(run.stdout))
+    assert megabytes[1] - megabytes[0] < 0.6 * 700_000 * 8 * 8 / 2**20  # what the added rows are as numbers
