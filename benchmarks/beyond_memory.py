@@ -42,12 +42,12 @@ def write(path: Path, n: int, d: int, seed: int) -> None:
     pa.parquet.write_table(pa.table(columns), path, compression="none", use_dictionary=False, row_group_size=2**20)
 
 
-def make(folder: Path, n: int, d: int) -> None:
+def make(folder: Path, n: int, d: int, file_rows: int = FILE_ROWS) -> None:
     (folder / "train").mkdir(parents=True, exist_ok=True)
-    for k, first in enumerate(range(0, n, FILE_ROWS)):
+    for k, first in enumerate(range(0, n, file_rows)):
         path = folder / "train" / f"part-{k:05d}.parquet"
         if not path.exists():
-            write(path, min(FILE_ROWS, n - first), d, k)
+            write(path, min(file_rows, n - first), d, k)
     write(folder / "new.parquet", QUERIES, d, 10**6)
 
 

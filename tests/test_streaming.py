@@ -193,7 +193,7 @@ def test_resident_pages_of_shards_are_let_go(both, data):
 
 def test_samples_do_not_depend_on_batches(rng):
     X, y = rng.normal(size=(150_000, 2)), np.arange(150_000.0)
-    one, other = Reservoir(1000, seed=3), Reservoir(1000, seed=3)
+    one, other = Reservoir(1000, seed=3), Reservoir(1000, seed=3, expected=150_000)
     one.add(X, y)
     for at in range(0, len(y), 9973):
         other.add(X[at : at + 9973], y[at : at + 9973])
@@ -237,3 +237,34 @@ def test_limits_that_only_the_sample_has(tmp_path, monkeypatch):
     assert model.target_scale_.low == 0
     with pytest.raises(InvalidInputError, match="do not hold"):
         GPnnRegressor(**QUICK, target_limits=(0.5, None)).fit_stream(in_batches(X, y), tmp_path / "o.gpnn")
+
+
+_PROGRAM = """
+import resource, sys
+sys.path[:] = {path!r}
+import numpy as np
+from gpnn import GPnnRegressor, Hyperparameters
+from gpnn.regressor.streaming import Sizes
+
+Sizes.sample, Sizes.run = 50_000, 20_000
+n = int(sys.argv[1])
+
+def batches():
+    for at in range(0, n, 10_000):
+        X = np.random.default_rng(at).normal(size=(10_000, 8))
+        yield X, X[:, 0]
+
+params = Hyperparameters(1.0, 1.0, 0.1)
+settings = {{"n_neighbors": 16, "calibration_size": 100, "far": False, "suspects": "keep", "n_jobs": 1}}
+GPnnRegressor(params=params, **settings).fit_stream(batches, sys.argv[2], n_shards=n // 50_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    megabytes = []
+    for n in (100_000, 800_000):
+        command = [sys.executable, "-c", _PROGRAM.format(path=sys.path), str(n), str(tmp_path / f"{n}.gpnn")]
+        run = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
+        megabytes.append(int(run.stdout))
+    assert megabytes[1] - megabytes[0] < 0.6 * 700_000 * 8 * 8 / 2**20  # what the added rows are as numbers

@@ -86,6 +86,7 @@ def test_the_report_says_what_moved(fitted):
     report = fitted.fit_report_
     assert (report["n"], report["partitions"], report["shards"], report["workers"]) == (N, 5, 3, 2)
     assert report["bytes_spilled"] == N * (4 * D + 16)
+    assert list(report["seconds_on_cluster"]) == ["check", "learn", "share-out", "index", "calibrate"]
     assert set(report["asked"]) == {"queries", "questions", "by_one_shard"}
 
 
@@ -224,6 +225,10 @@ def test_a_folder_of_one_s_own(client, data, local, tmp_path):
     assert sorted(os.listdir(tmp_path / "model.gpnn")) == ["model.gpnn", "shard-00000.gpnn", "shard-00001.gpnn"]
     np.testing.assert_array_equal(model.predict(da.from_array(X_star, chunks=(200, D))), local.predict(X_star))
     model.fit(*arrays)  # in its place
+    with pytest.raises(InvalidInputError, match="Partition 0: y"):
+        model.fit(arrays[0], arrays[1] * np.nan)
+    assert os.listdir(tmp_path) == ["model.gpnn"]  # what was there stays, and nothing else is left
+    assert len(os.listdir(tmp_path / "model.gpnn")) == 3
     (tmp_path / "mine").mkdir()
     with pytest.raises(InvalidInputError, match="something else, and stays"):
         model.set_params(folder=tmp_path / "mine").fit(*arrays)

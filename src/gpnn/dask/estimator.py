@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from sklearn.exceptions import NotFittedError
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Prediction
 from gpnn.dask import partitions, tasks
-from gpnn.files.whole import HEAD, check_place
+from gpnn.files.whole import HEAD, whole_folder
 from gpnn.regressor import GPnnRegressor
 from gpnn.regressor.streaming import LEAST_MEMORY, Sizes
+from gpnn.stages.sampling import highest_lot
 
 _SHARE = 0.8  # of a worker's memory, that its tasks may take
-_WIDER = 6.0  # standard deviations by which more rows are drawn than needed: fewer come once in 10⁹ fits
 
 
 class DaskGPnnRegressor:
@@ -69,40 +70,12 @@ class DaskGPnnRegressor:
         names = partitions.names_of(X, y)
         regressor = GPnnRegressor(**self.settings)
         regressor._begin_stream()
-        memory, threads = _memory(client), _threads(client)
-        folder = self._make_folder(client)
-        ask = partial(_Stage, client, uuid.uuid4().hex)
-        pairs = list(zip(X_parts, y_parts, range(len(X_parts)), strict=True))
-
-        counts = ask("check").each(tasks.count, pairs).result()
-        n, d = sum(rows for rows, *_ in counts), max((width for rows, width, _ in counts if rows), default=1)
-        _check_counts(counts, d, Sizes(memory, d))
-        firsts = np.cumsum([0, *(rows for rows, *_ in counts)]).tolist()
-        sizes, seed = Sizes(memory, d), regressor._stream_seed()
-        n_shards = self.n_shards or max(-(-n // sizes.shard), min(sum(threads.values()), n // 1000 or 1))
-        share = sizes.sample / n
-        highest = 1.0 if share >= 1 else min(1.0, share + _WIDER * np.sqrt(share / n))
-
-        numbered = [(*pair, first) for pair, first in zip(pairs, firsts, strict=False)]
-        drawn = ask("sample").each(tasks.sample, [(*some, seed, highest) for some in numbered])
-        told = sizes.sample, n, n_shards, names, threads
-        head = ask("learn").one(tasks.learn, regressor, drawn.futures, *told)
-        route = ask("route").one(tasks.router, head)
-        wait([route])  # else workers would hold on to partitions until there is a metric to share them out by
-        runs = ask("share-out").each(tasks.share_out, [(*some, route, str(folder)) for some in numbered])
-        kept = runs.result()
-        shards = ask("index").each(
-            tasks.index, [(str(folder), [run.of(k) for run in kept], k, d, route) for k in range(n_shards)]
-        )
-        made = shards.result()
-        report = ask("calibrate").one(tasks.finish, head, made, str(folder), memory // 2, threads).result()
-        spilled = sum(run.path.stat().st_size for run in kept if run.path.exists())
-        shutil.rmtree(folder / tasks.RUNS, ignore_errors=True)
-        self.fit_report_ = report | {
-            "partitions": len(counts),
-            "bytes_spilled": spilled,
-            "workers": len(_workers(client)),
-        }
+        place = self._place()
+        with whole_folder(place, HEAD) as folder:
+            _check_seen(client, folder)
+            parts = list(zip(X_parts, y_parts, range(len(X_parts)), strict=True))
+            report = _Fit(client, folder, self.n_shards).run(regressor, parts, names)
+        self._where, self.fit_report_ = place, report
         return self
 
     def predict(self, X, return_std: bool = False):
@@ -139,7 +112,9 @@ class DaskGPnnRegressor:
         self._local()._check_units(units)
         X_parts, y_parts = partitions.aligned(X, y)
         asked = [(X, y, self._path(), units, k) for k, (X, y) in enumerate(zip(X_parts, y_parts, strict=True))]
-        found = _Stage(self._client(), uuid.uuid4().hex, "evaluate").each(tasks.scores, asked).result()
+        key, client = f"gpnn-evaluate-{uuid.uuid4().hex}", self._client()
+        todo = [delayed(tasks.scores)(*some, dask_key_name=(key, some[-1])) for some in asked]
+        found = client.gather(client.compute(todo))
         n = sum(rows for rows, _ in found)
         if n == 0:
             raise InvalidInputError("There is no row to evaluate on: all partitions are empty.")
@@ -190,45 +165,79 @@ class DaskGPnnRegressor:
                 "There is no cluster. Start one, client = distributed.Client(), or give one: DaskGPnnRegressor(client)."
             ) from error
 
-    def _make_folder(self, client: Client) -> Path:
-        """An empty one that every worker sees."""
-        if self.folder is None:
-            folder = Path(tempfile.mkdtemp(prefix="gpnn-"))
-            atexit.register(shutil.rmtree, folder, True)  # not before: lazy answers may outlive the model
-        else:
-            folder = Path(self.folder).absolute()
-            check_place(folder, HEAD)
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+    def _place(self) -> Path:
+        """Where the model will be."""
+        if self.folder is not None:
+            return Path(self.folder).absolute()
+        parent = Path(tempfile.mkdtemp(prefix="gpnn-"))
+        atexit.register(shutil.rmtree, parent, True)  # not before: lazy answers may outlive the model
+        return parent / HEAD
+
+
+class _Fit:
+    """The stages, one after the other; what workers hand to each other stays with them, or is in the folder."""
+
+    def __init__(self, client: Client, folder: Path, n_shards: int | None):
+        self.client, self.folder, self.n_shards = client, str(folder), n_shards
+        self.memory, self.threads, self.name = _memory(client), _threads(client), uuid.uuid4().hex
+        self.seconds: dict[str, float] = {}
         (folder / tasks.RUNS).mkdir()
-        blind = [worker for worker, sees in client.run(_sees, str(folder / tasks.RUNS)).items() if not sees]
-        if blind:
-            shutil.rmtree(folder)
-            raise InvalidInputError(
-                f"Worker {blind[0]} does not see the folder {folder}. Give one on a file system that all workers "
-                "share: DaskGPnnRegressor(folder=…)."
-            )
-        self._where = folder
-        return folder
+
+    def run(self, regressor: GPnnRegressor, parts: list[tuple], names: list[str] | None) -> dict:
+        counts = self._each("check", tasks.count, parts)
+        d = max((width for rows, width, _ in counts if rows), default=1)
+        sizes = Sizes(self.memory, d)
+        _check_counts(counts, d, sizes)
+        first_rows = np.cumsum([0, *(rows for rows, *_ in counts)]).tolist()
+        n, parts = first_rows[-1], [(*part, first) for part, first in zip(parts, first_rows, strict=False)]
+        n_shards = self.n_shards or max(-(-n // sizes.shard), min(sum(self.threads.values()), n // 1000 or 1))
+        head = self._learned(regressor, parts, sizes, n, n_shards, names)
+        route = self.client.submit(tasks.router, head, key=f"gpnn-route-{self.name}")
+        runs = self._each("share-out", tasks.share_out, [(*part, route, self.folder) for part in parts])
+        slices = [[run.of(k) for run in runs] for k in range(n_shards)]
+        made = self._each("index", tasks.index, [(self.folder, some, k, d, route) for k, some in enumerate(slices)])
+        spilled = sum(run.path.stat().st_size for run in runs)
+        shutil.rmtree(Path(self.folder) / tasks.RUNS)
+        report = self._one("calibrate", tasks.finish, head, made, self.folder, self.memory // 2, self.threads).result()
+        moved = {"partitions": len(counts), "bytes_spilled": spilled, "workers": len(_workers(self.client))}
+        return report | moved | {"seconds_on_cluster": self.seconds}
+
+    def _learned(self, regressor: GPnnRegressor, parts, sizes: Sizes, n: int, n_shards: int, names):
+        """A future of the model that has learned, from a sample of the rows."""
+        seed, highest = regressor._stream_seed(), highest_lot(sizes.sample, n)
+        todo = [
+            delayed(tasks.sample)(*part, seed, highest, dask_key_name=(f"gpnn-sample-{self.name}", k))
+            for k, part in enumerate(parts)
+        ]
+        drawn = self.client.compute(todo)
+        told = sizes.sample, n, n_shards, names, self.threads
+        return self._one("learn", tasks.learn, regressor, drawn, *told)
+
+    def _each(self, stage: str, task: Callable, arguments) -> list:
+        """What a task gives of each. The dashboard shows it under its stage."""
+        start, key = perf_counter(), f"gpnn-{stage}-{self.name}"
+        found = self.client.gather(
+            self.client.compute([delayed(task)(*some, dask_key_name=(key, k)) for k, some in enumerate(arguments)])
+        )
+        self.seconds[stage] = perf_counter() - start
+        return found
+
+    def _one(self, stage: str, task: Callable, *arguments):
+        """Waited for: else workers would hold on to partitions for what comes after it."""
+        start = perf_counter()
+        future = self.client.submit(task, *arguments, key=f"gpnn-{stage}-{self.name}")
+        wait([future])
+        self.seconds[stage] = perf_counter() - start
+        return future
 
 
-class _Stage:
-    """Tasks under one name, which the dashboard shows."""
-
-    def __init__(self, client: Client, fit: str, name: str):
-        self.client, self.key = client, f"gpnn-{name}-{fit}"
-        self.futures: list = []
-
-    def each(self, task: Callable, arguments) -> _Stage:
-        todo = [delayed(task)(*some, dask_key_name=(self.key, k)) for k, some in enumerate(arguments)]
-        self.futures = self.client.compute(todo)
-        return self
-
-    def one(self, task: Callable, *arguments):
-        return self.client.submit(task, *arguments, key=self.key)
-
-    def result(self) -> list:
-        return self.client.gather(self.futures)
+def _check_seen(client: Client, folder: Path) -> None:
+    blind = [worker for worker, sees in client.run(_sees, str(folder)).items() if not sees]
+    if blind:
+        raise InvalidInputError(
+            f"Worker {blind[0]} does not see the folder {folder.parent}. Give one on a file system that all workers "
+            "share: DaskGPnnRegressor(folder=…)."
+        )
 
 
 def _sees(folder: str) -> bool:

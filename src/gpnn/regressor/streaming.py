@@ -290,7 +290,7 @@ def _sampled(batches: Batches, memory: int, seed: int, n: int | None, progress) 
     with progress_bar(n, progress) as bar:
         for X, y in batches():
             if reservoir is None:
-                reservoir = Reservoir(Sizes(memory, X.shape[1]).sample, seed)
+                reservoir = Reservoir(Sizes(memory, X.shape[1]).sample, seed, n)
             reservoir.add(X, y)
             bar.update(len(y))
     if reservoir is None or reservoir.n < 2:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpnn.common.types import Array
 
 _BLOCK = 65_536  # rows whose lots are drawn at a time
+_WIDER = 6.0  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,21 @@ def draw(X: Array, y: Array, first: int, seed: int, highest: float = 1.0) -> Dra
     return Drawn(X[chosen], y[chosen], numbers[chosen], lots[chosen], reach)
 
 
-class Reservoir:
-    """The `size` lowest lots of all rows added so far."""
+def highest_lot(size: int, n: int) -> float:
+    """Of the `size` lowest of n lots: below this, all but once in 10⁹ draws."""
+    share = size / max(n, 1)
+    return 1.0 if share >= 1 else min(1.0, share + _WIDER * float(np.sqrt(share / n)))
 
-    def __init__(self, size: int, seed: int):
-        self.size, self.seed, self.n, self._highest = size, seed, 0, 1.0
+
+class Reservoir:
+    """The `size` lowest lots of all rows added so far.
+
+    expected: how many rows there will be, if that is known: lots that cannot be among the lowest are not kept at all.
+    """
+
+    def __init__(self, size: int, seed: int, expected: int | None = None):
+        self.size, self.seed, self.n = size, seed, 0
+        self._highest = 1.0 if expected is None else highest_lot(size, expected)
         self._parts: list[Drawn] = []
         self._held = 0
 

@@ -22,7 +22,7 @@ from gpnn.common.types import Array, Neighbors
 from gpnn.engines.cpu.neighbors.cells import NONE, StoredIndex, everywhere, smallest
 from gpnn.engines.cpu.neighbors.ivf import IVF
 
-_MORE = 8  # rows that are asked for beyond those wanted, to see whether the last ones are as far as others
+_MORE = 1  # rows that are asked for beyond those wanted, to see whether the last one is as far as others
 _MOST_ALIKE = 2**16  # rows as far as each other among which the numbers decide
 _FARTHER = 1.03  # by which recall is what it was
 _ROUNDING = 1e-5  # of distances from boxes
@@ -58,11 +58,12 @@ def gathered(places: NDArray, starts: NDArray, take: Sequence[Callable], shape: 
     first = int(part_of.flat[0]) if part_of.size else 0
     if (part_of == first).all():  # as with nearly all queries
         return np.asarray(take[first](places - starts[first]), dtype)
-    out = np.empty((*places.shape, *shape), dtype)
-    for k in np.unique(part_of):
-        here = part_of == k
-        out[here] = take[k](places[here] - starts[k])
-    return out
+    flat, part_of = places.reshape(-1), part_of.reshape(-1)
+    out = np.empty((len(flat), *shape), dtype)
+    for k in np.flatnonzero(np.bincount(part_of)).tolist():
+        here = np.flatnonzero(part_of == k)
+        out[here] = take[k](flat[here] - starts[k])
+    return out.reshape(*places.shape, *shape)
 
 
 class Shards:
