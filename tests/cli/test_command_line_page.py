@@ -34,7 +34,7 @@ def test_the_examples(tmp_path, monkeypatch, capsysbinary):
             lines[cut : len(lines) - (len(shown) - cut - 1)] = [["..."]]
         assert not shown or lines == figures_aside("\n".join(shown))
         commands += 1
-    assert commands == 10
+    assert commands == 11
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
     assert names["answers"].column_names == ["id", "mean", "sd", "lower", "upper", "support"]
     assert 8 < names["scores"]["rmse"] < 20  # the noise is 10
