@@ -62,7 +62,9 @@ def whole_folder(path: Path, mark: str) -> Iterator[Path]:
 
 
 def _is_running(process: str) -> bool:
-    """Whether there is a process of that number, said as ".123"."""
+    """Whether there is, or may be, a process of that number, said as ".123"."""
+    if os.name == "nt":  # where to ask is to interrupt
+        return True
     try:
         os.kill(int(process.removeprefix(".")), 0)
     except (ValueError, ProcessLookupError):
