@@ -52,7 +52,8 @@ def whole_folder(path: Path, mark: str) -> Iterator[Path]:
     try:
         with full_disk_explained(path.parent):
             unfinished.mkdir()
-            yield unfinished
+        yield unfinished  # what writes there explains its own errors
+        with full_disk_explained(path.parent):
             if path.exists():
                 os.replace(path, before)
             os.replace(unfinished, path)
