@@ -232,7 +232,8 @@ class _Fit:
 
 
 def _check_seen(client: Client, folder: Path) -> None:
-    blind = [worker for worker, sees in client.run(_sees, str(folder)).items() if not sees]
+    seen = client.run(_sees, str(folder), on_error="ignore")  # of workers that go meanwhile, nothing is asked
+    blind = [worker for worker, sees in seen.items() if not sees]
     if blind:
         raise InvalidInputError(
             f"Worker {blind[0]} does not see the folder {folder.parent}. Give one on a file system that all workers "

@@ -52,7 +52,8 @@ def whole_folder(path: Path, mark: str) -> Iterator[Path]:
     try:
         with full_disk_explained(path.parent):
             unfinished.mkdir()
-            yield unfinished
+        yield unfinished  # what writes there explains its own errors
+        with full_disk_explained(path.parent):
             if path.exists():
                 os.replace(path, before)
             os.replace(unfinished, path)
@@ -62,7 +63,9 @@ def whole_folder(path: Path, mark: str) -> Iterator[Path]:
 
 
 def _is_running(process: str) -> bool:
-    """Whether there is a process of that number, said as ".123"."""
+    """Whether there is, or may be, a process of that number, said as ".123"."""
+    if os.name == "nt":  # where to ask is to interrupt
+        return True
     try:
         os.kill(int(process.removeprefix(".")), 0)
     except (ValueError, ProcessLookupError):
