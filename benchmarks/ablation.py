@@ -60,6 +60,7 @@ OFF = {
     "Gaussian intervals": ({}, (regressor, {"fit_shape": lambda residuals, rng: (shapes.GAUSSIAN, {})})),
     "no learned metric": ({"refine": False}, None),
     "one scale for all neighbourhoods": ({}, (refinement, {"_SHARE": 1.0})),
+    "lengthscales, no linear map": ({"refine": "columns"}, None),
     "exponential kernel only": ({"kernel": "exponential"}, None),
     "no ranks": ({}, (regressor, {"WHITENINGS_TRIED": ["diagonal", "full"]})),
     "full whitening only": ({"whitening": "full"}, None),

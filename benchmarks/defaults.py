@@ -1,7 +1,7 @@
 """GPnnRegressor() beside GPnnRegressor.paper() on real data: accuracy, honesty and time, on the paper's splits.
 
 python benchmarks/defaults.py                                           # all seven sets, whole test sets
-python benchmarks/defaults.py --datasets bike --seeds 1 --max-test 10000
+python benchmarks/defaults.py --datasets bike robot_arm --seeds 1 --max-test 10000
 """
 
 import argparse
@@ -9,8 +9,8 @@ from time import perf_counter
 
 import numpy as np
 
-from data import split
-from gpnn import GPnnRegressor, datasets
+from data import load, split
+from gpnn import GPnnRegressor
 from gpnn.kernels import KERNELS
 from report import read_results, write_results
 
@@ -26,7 +26,7 @@ def main():
     args = parser.parse_args()
     results = read_results("defaults")  # of other data sets
     for name in args.datasets:
-        X, y = datasets.load(name)
+        X, y = load(name)
         for kernel in KERNELS:  # compile
             GPnnRegressor(kernel=kernel, random_state=0).fit(X[:3000], y[:3000]).predict(X[:10])
         for label, make in (("default", GPnnRegressor), ("paper", GPnnRegressor.paper)):
