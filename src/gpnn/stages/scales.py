@@ -26,7 +26,7 @@ _LEARN_SHARE = 0.75
 
 _SKEWED = 0.1  # nats a row, that a power of y is closer to Gaussian than y is, for scales to be tried at all
 _LOOKED_AT = 10_000  # rows, for that
-_CLEAR, _DEVIATIONS = 0.03, 2.0  # nats a row that a scale must gain, and how many times what chance explains
+_CLEAR, _DEVIATIONS = 0.03, 2.0  # of NLL, or of NLL + log RMSE, to be gained; of NLL, times what chance explains
 _PRICE = 0.05  # the part of squared errors that may be lost for a nat,
 _MUCH = 0.25  # or as much as chance explains, where a scale gains so many nats
 _GRAIN = 0.05  # where some rows are zero: the quantile of the others that stands for the smallest step of y
@@ -112,18 +112,18 @@ def choose_scale(X: Array, y: Array, limits: tuple[float, float], engine: Engine
         metrics = best.params.lengthscale, trial.params.lengthscale
         old, new = (np.mean([one.losses(metric) for metric in metrics], axis=0) for one in (best, trial))
         report.extend(_row(one.scale, *losses) for one, losses in ((best, old), (trial, new)))
-        if not _better(new, old, best.scale.plain):
-            break
-        best = trial
+        if _better(new, old, best.scale.plain):
+            best = trial
     return best.scale, report
 
 
 def _better(new: Array, old: Array, plain: bool) -> bool:
-    """Whether laws gain clearly, and means are as good; where laws gain much, or y as it is lost already, as far as can
-    be told."""
+    """Whether laws gain clearly, or laws and means together, and means are as good; where laws gain much, or y as it is
+    lost already, as far as can be told."""
     (worse, unsure), (gain, by_chance) = _compared(new[0], old[0]), _compared(old[1], new[1])
     allowed = max(_PRICE * gain * float(np.mean(old[0])), _DEVIATIONS * unsure if gain > _MUCH or not plain else 0.0)
-    return gain > max(_CLEAR, _DEVIATIONS * by_chance) and worse <= allowed
+    sharper = max(0.5 * float(np.log(np.mean(old[0]) / np.mean(new[0]))), 0.0)
+    return gain > _DEVIATIONS * by_chance and gain + sharper > _CLEAR and worse <= allowed
 
 
 def _row(scale: TargetScale, squared: Array, surprise: Array) -> dict:
