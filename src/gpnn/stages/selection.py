@@ -34,7 +34,6 @@ _PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
 _MAP_PRICE = 0.01  # what it must gain in `_score`: lengthscales of single columns are easier to read
 _FIRST_KERNEL = "exponential"
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
-_GAIN = 0.003  # in `_score`: less is not worth going on for
 _BLOCKS, _BLOCK_SIZE = 5, 200
 
 
@@ -47,13 +46,11 @@ class Heat:
     rounds: tuple[int, ...]
     with_map: bool = False
     """With a linear map from now on."""
-    repeats: int = 1
-    """How often at most, as long as the best gains by it."""
 
 
 _MAPS = Heat(2, 0.1, (50,) * 6, with_map=True)
 _HEATS = (Heat(4, 0.2, (100,) * 3), _MAPS)
-_THOROUGH_HEATS = (Heat(4, 0.1, (50,) * 3), _MAPS, Heat(2, 0.01, (50,) * 6, repeats=2))  # if no larger sample follows
+_THOROUGH_HEATS = (Heat(4, 0.2, (50,) * 4), _MAPS, Heat(2, 0.05, (50,) * 12))  # if no larger sample follows
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,12 +251,8 @@ def choose(
         return task
 
     def run(heat: Heat) -> None:
-        for _ in range(heat.repeats):
-            before = _score(candidates[0])
-            leaders = _leaders(candidates, heat.places, heat.behind)
-            do([go_on(leader, heat.rounds, heat.with_map) for leader in leaders])
-            if _score(candidates[0]) > before - _GAIN:
-                return
+        leaders = _leaders(candidates, heat.places, heat.behind)
+        do([go_on(leader, heat.rounds, heat.with_map) for leader in leaders])
 
     def do(tasks: list[_Task]) -> None:
         candidates.extend(_all_of(tasks, rng, engine.n_learners, progress))
