@@ -30,13 +30,12 @@ def load_split(name, seed):
     ("kernel", "rmse", "nll"), [("rbf", 0.666, 1.01), ("matern32", 0.629, 0.95), ("exponential", 0.58, 0.853)]
 )
 def test_protein(kernel, rmse, nll):
-    scores = []
-    for seed in (0, 1):
-        X_train, y_train, X_test, y_test = load_split("protein", seed)
-        model = GPnnRegressor.paper(kernel=kernel, random_state=seed).fit(X_train, y_train)
-        scores.append(model.evaluate(X_test[:ROWS], y_test[:ROWS]))
-    assert np.mean([s["rmse"] for s in scores]) == pytest.approx(rmse, abs=0.02)
-    assert np.mean([s["nll"] for s in scores]) == pytest.approx(nll, abs=0.035)
+    X_train, y_train, X_test, y_test = load_split("protein", 0)
+    scores = (
+        GPnnRegressor.paper(kernel=kernel, random_state=0).fit(X_train, y_train).evaluate(X_test[:ROWS], y_test[:ROWS])
+    )
+    assert scores["rmse"] == pytest.approx(rmse, abs=0.02)
+    assert scores["nll"] == pytest.approx(nll, abs=0.035)
 
 
 def test_house_electric():
