@@ -50,10 +50,8 @@ def loaded(args: argparse.Namespace, verbose: int = 1) -> TableModel:
     from gpnn.tables import TableModel
 
     model = TableModel.load(args.model)
-    model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=verbose)
-    if not hasattr(args, "target"):
-        return model
-    model = model.of(args.target)
+    if hasattr(args, "target"):
+        model = model.of(args.target)
     model.regressor.set_params(engine=args.engine, n_jobs=args.jobs, verbose=verbose)
     return model
 

@@ -102,15 +102,15 @@ class Explaining:
         if grid.ndim != 1 or not np.isfinite(grid).all():
             raise InvalidInputError("grid must be finite numbers (g,), values for the column to take.")
         noise, width = self.params_.noise_variance * self.whitener_.y_std**2, float(ndtri(0.5 + coverage / 2))
-        mean, spread, ends = *np.empty((2, len(grid))), np.empty((2, len(grid)))
+        mean, ends = np.empty(len(grid)), np.empty((2, len(grid)))
         engine = self._holding_engine()
         for at, value in enumerate(grid):
             X[:, k] = value
             law, _ = self._law(X, engine)
             mean[at] = law.mean.mean()
             if law.inner is None:
-                spread[at] = np.sqrt(np.maximum(law.variance - noise, 0)).mean()
-                ends[:, at] = mean[at] - width * spread[at], mean[at] + width * spread[at]
+                off = width * np.sqrt(np.maximum(law.variance - noise, 0)).mean()
+                ends[:, at] = mean[at] - off, mean[at] + off
             else:
                 off = width * np.sqrt(np.maximum(law.inner.variance - noise, 0))
                 ends[:, at] = [law.scale.back(law.inner.mean + side * off).mean() for side in (-1, 1)]
