@@ -18,8 +18,8 @@ def compile_for_predictions() -> None:
     """Predict with models of every kernel, index and whitening, as they are loaded from files."""
     import numpy as np
 
-    from gpnn import GPnnRegressor, Hyperparameters
-    from gpnn.common.kernels import KERNELS
+    from gpnn import Broad, GPnnRegressor, Hyperparameters
+    from gpnn.common.kernels import KERNELS, get_kernel_or_sum
     from gpnn.engines.cpu.solver import solve_path
 
     rng = np.random.default_rng(0)
@@ -34,9 +34,11 @@ def compile_for_predictions() -> None:
             GPnnRegressor.load(path).predict(X[:1])
     # float64, where float32 does not suffice: two rows that are one, and no noise
     rows = np.zeros((1, 2, 3), np.float32)
-    for kernel in KERNELS.values():
+    a_sum = get_kernel_or_sum("matern32+exponential")  # one code serves all of them
+    for kernel in [*KERNELS.values(), a_sum]:
         for noise in (0.1, 0.0):
-            solve_path(rows[:, 0], rows, np.zeros((1, 2)), kernel, Hyperparameters(1.0, 1.0, noise), np.array([2]))
+            params = Hyperparameters(1.0, 1.0, noise, Broad(0.5, 2.0) if kernel is a_sum else None)
+            solve_path(rows[:, 0], rows, np.zeros((1, 2)), kernel, params, np.array([2]))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ from typing import Any
 from gpnn.calibrated import CalibratedRegressor
 from gpnn.common import aliases
 from gpnn.common.errors import GPnnWarning, InvalidInputError
-from gpnn.common.types import Hyperparameters, Prediction
+from gpnn.common.types import Broad, Hyperparameters, Prediction
 from gpnn.regressor import GPnnRegressor
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AdaptiveIntervals",
+    "Broad",
     "CalibratedRegressor",
     "GPnnRegressor",
     "GPnnWarning",

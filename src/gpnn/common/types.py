@@ -1,7 +1,8 @@
 """The small values that stages hand to each other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,33 +13,84 @@ from gpnn.common.scales import ScaleColumns, TargetScale
 Array = NDArray[np.floating]
 
 
+class _Values:
+    """Numbers and arrays that are checked when they are set, and compared by value."""
+
+    _limits: ClassVar[dict[str, tuple[str, Callable]]]
+
+    def __post_init__(self):
+        if np.ndim(self.lengthscale):
+            object.__setattr__(self, "lengthscale", np.asarray(self.lengthscale, dtype=float))
+        for name, (wanted, is_right) in self._limits.items():
+            value = np.asarray(getattr(self, name), dtype=float)
+            if not (np.isfinite(value) & is_right(value)).all():
+                raise InvalidInputError(
+                    f"Hyperparameters: {name} = {value} must be finite and {wanted}. "
+                    "They are in whitened units, where inputs and targets have a variance of about one."
+                )
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and all(
+            np.array_equal(mine, theirs) for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_POSITIVE, _NOT_NEGATIVE = ("positive", lambda value: value > 0), ("≥ 0", lambda value: value >= 0)
+
+
 @dataclass(frozen=True, eq=False)
-class Hyperparameters:
+class Broad(_Values):
+    """The second part of a sum of two kernels."""
+
+    share: float
+    """Of σ_f²."""
+    lengthscale: float | Array
+
+    _limits = {"share": ("between 0 and 1", lambda value: (value >= 0) & (value <= 1)), "lengthscale": _POSITIVE}
+
+
+@dataclass(frozen=True, eq=False)
+class Hyperparameters(_Values):
     """θ̂ = (l, σ_f², σ_ξ²), in whitened units (inputs and targets scaled as `Whitener` does)."""
 
     lengthscale: float | Array
     """One number, or one per input column."""
     kernel_variance: float
     noise_variance: float
+    broad: Broad | None = None
+    """Where the kernel is a sum of two."""
 
-    def __post_init__(self):
-        if np.ndim(self.lengthscale):
-            object.__setattr__(self, "lengthscale", np.asarray(self.lengthscale, dtype=float))
-        for name, lowest in (("lengthscale", "positive"), ("kernel_variance", "positive"), ("noise_variance", "≥ 0")):
-            value = np.asarray(getattr(self, name), dtype=float)
-            in_range = value >= 0 if lowest == "≥ 0" else value > 0
-            if not (np.isfinite(value) & in_range).all():
-                raise InvalidInputError(
-                    f"Hyperparameters: {name} = {value} must be finite and {lowest}. "
-                    "They are in whitened units, where inputs and targets have a variance of about one."
-                )
+    _limits = {"lengthscale": _POSITIVE, "kernel_variance": _POSITIVE, "noise_variance": _NOT_NEGATIVE}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hyperparameters) and all(
-            np.array_equal(mine, theirs) for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)
-        )
+    def as_vector(self, d: int) -> Array:
+        """(l_1 … l_d, σ_f², σ_ξ²); for a sum of kernels also (L_1 … L_d, share) of its second part."""
+        vector = [*np.broadcast_to(self.lengthscale, d), self.kernel_variance, self.noise_variance]
+        if self.broad is not None:
+            vector += [*np.broadcast_to(self.broad.lengthscale, d), self.broad.share]
+        return np.array(vector)
 
-    __hash__ = None  # type: ignore[assignment]
+    @classmethod
+    def from_vector(cls, vector: Array, d: int) -> "Hyperparameters":
+        broad = None if len(vector) == d + 2 else Broad(float(vector[-1]), vector[d + 2 : -1])
+        return cls(vector[:d], float(vector[d]), float(vector[d + 1]), broad)
+
+    @property
+    def metric(self) -> float | Array:
+        """The lengthscales in which the nearest rows are the most correlated: for a sum of kernels, something between
+        those of its parts."""
+        if self.broad is None:
+            return self.lengthscale
+        share = self.broad.share
+        return 1 / np.sqrt((1 - share) / np.square(self.lengthscale) + share / np.square(self.broad.lengthscale))
+
+    def in_metric(self) -> "Hyperparameters":
+        """The same for rows whose columns were divided by `metric`."""
+        if self.broad is None:
+            return replace(self, lengthscale=1.0)
+        broad = replace(self.broad, lengthscale=self.broad.lengthscale / self.metric)
+        return replace(self, lengthscale=self.lengthscale / self.metric, broad=broad)
 
     def scaled(self, alpha: float) -> "Hyperparameters":
         """Both variances times `alpha` (Alg. 2's output): the same means, variances times `alpha`."""

@@ -30,6 +30,14 @@ ROUNDING = {"exponential": (20, 20), "rbf": (30, 80), "matern32": (60, 150), "ma
 tolerance: at least twice what would have kept every error below 1e-3, over real data in 2 to 9 dimensions, lengthscales
 of 0.03 to 100 and σ_f²/σ_ξ² of 10 to 10⁷ (`benchmarks/precision.py`)."""
 
+
+
+def rounding(kernel: Kernel) -> tuple[int, int]:
+    """For a sum of kernels, the larger of its parts'."""
+    first, *second = (ROUNDING[part] for part in kernel.name.split("+"))
+    return max([first[0], *(of[0] for of in second)]), max([first[1], *(of[1] for of in second)])
+
+
 FARTHEST = 1e15
 """What whitened values are cut at: far outside any data, and its square still fits float32."""
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from gpnn.common.kernels import Kernel, squared_distances
+from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.cpu import CPU
 from gpnn.engines.cpu.joint import CPUErrors
@@ -37,9 +37,8 @@ def covariances(
     x: Array, N: Array, kernel: Kernel, params: Hyperparameters, noise: Array | None = None
 ) -> tuple[Array, Array]:
     """K_N (m, m), noise included, and k*_N (m,) for one query x (d,) and its neighbours N (m, d)."""
-    x, N = (np.asarray(rows, dtype=float) / params.lengthscale for rows in (x, N))
-    K = params.kernel_variance * kernel.correlation(squared_distances(N, N))
-    k_star = params.kernel_variance * kernel.correlation(squared_distances(N, x[None]))[:, 0]
+    K = params.kernel_variance * kernel.correlations(N, N, params)
+    k_star = params.kernel_variance * kernel.correlations(N, x[None], params)[:, 0]
     return K + (params.noise_variance if noise is None else noise) * np.eye(len(N)), k_star
 
 

@@ -25,8 +25,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import gpnn
 from gpnn.common.errors import FileError, GPnnWarning, InvalidInputError, listed
+from gpnn.common.kernels import get_kernel_or_sum
 from gpnn.common.scales import TargetScale
-from gpnn.common.types import Array, Hyperparameters
+from gpnn.common.types import Array, Broad, Hyperparameters
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, NeighborIndex
 from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
 from gpnn.engines.cpu.neighbors.shards import Shards
@@ -48,7 +49,7 @@ _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
-        Mixture, Trend, Noise, Recent, TargetScale,
+        Mixture, Trend, Noise, Recent, TargetScale, Broad,
     )
 }  # fmt: skip
 """All that a file may name."""
@@ -413,8 +414,12 @@ def _check_sizes(model: GPnnRegressor) -> None:
     """Whatever compiled code takes on trust: all parts speak of the same rows and columns."""
     d = _n_used(model)
     _check_whitener(model.whitener_, d)
-    if np.size(model.params_.lengthscale) not in (1, d):
-        raise ValueError(f"{d} columns, but {np.size(model.params_.lengthscale)} lengthscales")
+    broad = model.params_.broad
+    for part in (model.params_,) if broad is None else (model.params_, broad):
+        if np.size(part.lengthscale) not in (1, d):
+            raise ValueError(f"{d} columns, but {np.size(part.lengthscale)} lengthscales")
+    if (broad is None) is not (get_kernel_or_sum(model.kernel_).broad is None):
+        raise ValueError(f"a kernel {model.kernel_} with parameters of another")
     _check_rows(model.index_, model._y, d, model.n_neighbors_, model._noise)
     if model._far is not None:
         _check_far(model._far, d)

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gpnn.common import metrics
-from gpnn.common.kernels import KERNELS, get_kernel
+from gpnn.common.kernels import KERNELS, get_kernel, get_kernel_or_sum
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, make_engine
@@ -40,7 +40,7 @@ from gpnn.stages.mean import MEANS, add_mean, fit_mean, make_mean, means_at
 from gpnn.stages.near import Near
 from gpnn.stages.noise import check_new_noise, check_noise, known_noise, moments
 from gpnn.stages.recalibration import UNCHANGED, rescaled
-from gpnn.stages.selection import LARGER_SAMPLES, Effort, Sample, choose, score, settle
+from gpnn.stages.selection import LARGER_SAMPLES, SUMS, Effort, Sample, choose, score, settle
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.suspects import Suspects, leave_out_suspects
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
@@ -58,7 +58,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
 
     Parameters
     ----------
-    kernel : "exponential", "rbf", "matern32" or "matern52"; "auto" lets held-out rows decide
+    kernel : "exponential", "rbf", "matern32" or "matern52"; or a sum of two, such as "matern32+exponential", each with
+        lengthscales of its own; "auto" lets held-out rows decide
     n_neighbors : m, the training rows that each prediction uses; "auto" for the fewest that do as well as 400
     whitening : "full" (decorrelate the columns), "diagonal" (scale them), "ranks" (scale their ranks: for skewed ones)
         or "none"; "auto" lets held-out rows decide
@@ -308,7 +309,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
 
     def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report, noise) -> list[Fold]:
         """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined; in folds if few."""
-        kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel]
+        kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel.split("+")[0]]
+        sums = SUMS if self.kernel == "auto" else (self.kernel,) if "+" in self.kernel else ()
         modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
         weights = None if noise is None else noise.weights
         if (leader := self.__dict__.get("_leader")) is not None:
@@ -323,7 +325,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         whiteners = {mode: self._whitener(X, y, mode, mode == modes[-1], weights) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng, noise=noise)
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
-        how = Effort(bool(self.refine), self.refine is True, thorough)
+        how = Effort(bool(self.refine), self.refine is True, thorough, sums, "+" in self.kernel)
         candidates = choose(sample, whiteners, kernels, how, rng, engine, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
         more_helps = candidates[0].refined and X.shape[1] <= _WIDE
@@ -337,7 +339,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         best = candidates[0]
         self.kernel_ = best.kernel
         self.whitener_, report["whitening"] = whiteners[best.whitening].after(best.x_map), best.whitening
-        few = best.refined and len(X) < FEW and len(holdout.hidden) == 0
+        few = best.refined and len(X) < FEW and len(holdout.hidden) == 0 and "+" not in best.kernel
         folds = cross_fit(X, y, holdout, best, self.whitener_, engine, rng, noise) if few else []
         self._search_in_metric_of(best.params)
         return folds
@@ -345,9 +347,9 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
     def _search_in_metric_of(self, params: Hyperparameters) -> None:
         """params_; lengthscales by column go into the whitener, so that the nearest rows are the most correlated."""
         self.params_ = params
-        if np.ndim(params.lengthscale):
-            self.whitener_ = self.whitener_.stretched(1 / np.asarray(params.lengthscale))
-            self.params_ = replace(params, lengthscale=1.0)
+        if np.ndim(params.metric):
+            self.whitener_ = self.whitener_.stretched(1 / np.asarray(params.metric))
+            self.params_ = params.in_metric()
 
     def _whitener(self, X, y, mode: str, warn: bool = True, weights: Array | None = None) -> Whitener:
         names = getattr(self, "feature_names_in_", None)
@@ -384,7 +386,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
 
     def _calibrate(self, X, y, holdout: Holdout, folds: list[Fold], engine: Engine, rng, report, noise) -> Verdict:
         """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
-        settings = self.whitener_, get_kernel(self.kernel_), self.params_, self.unbiased_mean, self._bar("calibrate")
+        settings = self.whitener_, get_kernel_or_sum(self.kernel_), self.params_, self.unbiased_mean, self._bar("calibrate")
         judges = Judges(engine, X, y, len(holdout.hidden) > 0, *settings, noise)
         rows = holdout.judge
         if folds:
@@ -429,7 +431,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         return engine.hold(self.index_, self._y, self._noise)
 
     def _near(self) -> Near:
-        fitted = self.whitener_, get_kernel(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale
+        fitted = self.whitener_, get_kernel_or_sum(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale
         return Near(*fitted, self.unbiased_mean)
 
     def _inner_law(self, X, engine: Engine, known=None, near: Near | None = None) -> tuple[Prediction, float]:

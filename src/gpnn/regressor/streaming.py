@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.extras import import_pandas
-from gpnn.common.kernels import get_kernel
+from gpnn.common.kernels import get_kernel_or_sum
 from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array
 from gpnn.engines.parallel import progress_bar
@@ -261,7 +261,7 @@ class Streaming:
 
     def _verdict(self: Any, engine, both: Drawn, rest: Array, n_neighbors: int, n_judges: int, rng, report) -> Verdict:
         params = self.params_.scaled(1 / self.alpha_)  # as they were before the sample calibrated them
-        settings = self.whitener_, get_kernel(self.kernel_), params, self.unbiased_mean, self._bar("calibrate")
+        settings = self.whitener_, get_kernel_or_sum(self.kernel_), params, self.unbiased_mean, self._bar("calibrate")
         judges = Judges(engine, both.X, rest, not self.return_rows, *settings, None, both.numbers)
         size = None if self.calibration_size == "auto" else int(self.calibration_size)
         choose, local, rows = self.n_neighbors == "auto", self.calibration == "local", rng.permutation(n_judges)

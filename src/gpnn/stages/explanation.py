@@ -273,11 +273,12 @@ def _uncertainty(near: Near, engine: Engine, rng: np.random.Generator) -> Array:
     learner = engine.learner(engine.whiten(as_it_is, engine.index.points(rows)), engine.y[rows], 0, noise)
     probes = Probes(X, engine.y[chosen], np.full(len(chosen), -1), noise_star)
     hoods = learner.among(probes, place.reshape(found.shape).astype(np.int64))
-    lengthscale = np.broadcast_to(near.params.lengthscale, X.shape[1]).astype(float)
-    theta = np.array([*lengthscale, near.params.kernel_variance, near.params.noise_variance])
+    d = X.shape[1]
+    theta = near.params.as_vector(d)
     scores = np.array([hoods.gradient(np.array([k]), near.kernel, theta, 1.0, 1.0)[0] for k in range(len(chosen))])
-    scores = scores[:, : X.shape[1]] * lengthscale
-    return np.linalg.inv(scores.T @ scores + np.eye(X.shape[1]) / _LEAST_SURE**2)
+    scores *= theta
+    scores = scores[:, :d] + (0.0 if near.params.broad is None else scores[:, d + 2 : -1])  # both parts stretched alike
+    return np.linalg.inv(scores.T @ scores + np.eye(d) / _LEAST_SURE**2)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

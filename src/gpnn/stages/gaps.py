@@ -153,7 +153,7 @@ class _Sample:
         ).predict(kernel, params)  # fmt: skip
         members = Prediction(members.mean + trend(self.rows[judges]), members.own)
         local = _Table(self.near_rows[seen], self.y[seen], self._learner(near.whitener, seen, self.y, rng, self.alpha))
-        probes, scale = replace(probes, X=self.near_rows[judges], y=self.y[judges]), near.params.lengthscale
+        probes, scale = replace(probes, X=self.near_rows[judges], y=self.y[judges]), near.params.metric
         claimed, innovations = local.among(probes, scale, min(m, near.n_neighbors), mask).predict(
             near.kernel, near.params
         )  # by its nearest rows only: few are enough to tell how it does there

@@ -7,6 +7,7 @@ searched in the metric that the lengthscales define, again at every round.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -59,9 +60,8 @@ def refine(
     most_queries: int = _MOST_QUERIES,
 ) -> Hyperparameters:
     """θ̂ after as many Adam steps as `rounds` says, with neighbours found anew at the start of each round."""
-    d = learner.shape[1]
-    theta = np.exp(_descend(Lengthscales(d), learner, probes, kernel, start, rounds, rng, progress, most_queries))
-    return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
+    metric = (Lengthscales if kernel.broad is None else TwoMetrics)(learner.shape[1])
+    return metric.params(_descend(metric, learner, probes, kernel, start, rounds, rng, progress, most_queries))
 
 
 def start_in(
@@ -71,7 +71,7 @@ def start_in(
     noise, those that predict best from the same neighbours, with variances in between as they come out."""
     chosen = probes[rng.choice(len(probes), min(len(probes), _TRIED), replace=False)]
     n, d = learner.shape
-    around = learner.neighborhoods(chosen, known.lengthscale, min(_NEIGHBORS, n - 1))
+    around = learner.neighborhoods(chosen, known.metric, min(_NEIGHBORS, n - 1))
     best, least = known, np.inf
     for shorter in _SHORTER:
         for noisier in _NOISIER:
@@ -100,8 +100,7 @@ def refine_map(
     d = learner.shape[1]
     metric = LinearMap(d)
     u = _descend(metric, learner, probes, kernel, start, rounds, rng, progress, _MOST_QUERIES)
-    kernel_variance, noise_variance = np.exp(u[d : d + 2])
-    return metric(u), Hyperparameters(np.ones(d), float(kernel_variance), float(noise_variance))
+    return metric(u), metric.params(u)
 
 
 def promise_of_map(
@@ -113,8 +112,7 @@ def promise_of_map(
     d = learner.shape[1]
     metric = LinearMap(d)
     chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES), replace=False)]
-    u = np.zeros(metric.size)
-    u[: d + 2] = np.log([*np.broadcast_to(params.lengthscale, d), params.kernel_variance, params.noise_variance])
+    u = metric.start(params)
     around = learner.neighborhoods(chosen, metric(u), min(_NEIGHBORS, learner.shape[0] - 1))
     parts = [np.arange(first, first + _PART) for first in range(0, len(chosen) - _PART + 1, _PART)]
     slopes = np.array([metric.slope(around, part, kernel, u, 1.0)[0][d + 2 :] for part in parts])
@@ -128,16 +126,49 @@ class Lengthscales:
 
     def __init__(self, d: int):
         self.d, self.size = d, d + 2
-        self.rate: Array | float = min(_RATE, _REACH / np.sqrt(d + 2))
+        self.rate: Array | float = min(_RATE, _REACH / np.sqrt(self.size))
 
-    def __call__(self, u: Array) -> Array:
-        return np.exp(u[: self.d])
+    def start(self, params: Hyperparameters) -> Array:
+        """Where to begin."""
+        return np.log(replace(params, noise_variance=max(params.noise_variance, 1e-6)).as_vector(self.d))
+
+    def params(self, u: Array) -> Hyperparameters:
+        return Hyperparameters.from_vector(np.exp(u), self.d)
+
+    def __call__(self, u: Array) -> Array | float:
+        """What neighbours are searched in."""
+        return self.params(u).metric
 
     def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
         """Of Σl* of the batch, for how many that could be computed, and their mean innovation."""
-        theta = np.exp(u)
+        theta = self.params(u).as_vector(self.d)
         gradient, count, innovation = around.gradient(batch, kernel, theta, _SHARE, typical)
         return gradient * theta, count, innovation
+
+
+class TwoMetrics(Lengthscales):
+    """Of a sum of two kernels: x/l and x/L. Parameters: those of `Lengthscales`, the logarithms of L_1 … L_d, and that
+    of share/(1 − share)."""
+
+    def __init__(self, d: int):
+        super().__init__(d)
+        self.size = 2 * d + 3
+        self.rate = min(_RATE, _REACH / np.sqrt(self.size))
+
+    def start(self, params: Hyperparameters) -> Array:
+        u = super().start(params)
+        u[-1] -= np.log1p(-np.exp(u[-1]))
+        return u
+
+    def params(self, u: Array) -> Hyperparameters:
+        vector = np.exp(u)
+        vector[-1] /= 1 + vector[-1]
+        return Hyperparameters.from_vector(vector, self.d)
+
+    def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
+        slope, count, innovation = super().slope(around, batch, kernel, u, typical)
+        slope[-1] /= 1 + np.exp(u[-1])  # dshare = share (1 − share) du
+        return slope, count, innovation
 
 
 class LinearMap:
@@ -148,6 +179,14 @@ class LinearMap:
         self.d, self.size = d, d + 2 + d * d
         self.rate = np.full(self.size, min(_MAP_RATE, _MAP_REACH / d))
         self.rate[: d + 2] = Lengthscales(d).rate
+
+    def start(self, params: Hyperparameters) -> Array:
+        return np.concatenate([Lengthscales(self.d).start(params), np.zeros(self.d**2)])
+
+    def params(self, u: Array) -> Hyperparameters:
+        """Of rows that went through the map."""
+        kernel_variance, noise_variance = np.exp(u[self.d : self.d + 2])
+        return Hyperparameters(np.ones(self.d), float(kernel_variance), float(noise_variance))
 
     def __call__(self, u: Array) -> Array:
         return np.exp(-u[: self.d, None]) * (np.eye(self.d) + u[self.d + 2 :].reshape(self.d, self.d))
@@ -177,10 +216,7 @@ def _descend(
     m = min(_NEIGHBORS, n - 1)
     if m < 1:
         raise InvalidInputError("Refinement needs at least two rows.")
-    u = np.zeros(metric.size)
-    u[: d + 2] = np.log(
-        [*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)]
-    )
+    u = metric.start(start)
     adam = Adam(metric.rate, metric.size, n_steps=sum(rounds))
     typical = 1.0
     averaged, total = -(-sum(rounds) // _AVERAGED), np.zeros_like(u)
@@ -207,7 +243,7 @@ def _descend(
 def predict(learner: Learner, probes: Probes, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
     """The probes' laws from a few of their nearest other rows, and the innovations of those: few are enough to compare
     candidates."""
-    return learner.neighborhoods(probes, params.lengthscale, _MOST_NEIGHBORS).predict(kernel, params)
+    return learner.neighborhoods(probes, params.metric, _MOST_NEIGHBORS).predict(kernel, params)
 
 
 class Adam:

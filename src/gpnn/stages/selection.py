@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpnn.common import metrics
-from gpnn.common.kernels import get_kernel
-from gpnn.common.types import Array, Hyperparameters
+from gpnn.common.kernels import get_kernel, get_kernel_or_sum
+from gpnn.common.types import Array, Broad, Hyperparameters
 from gpnn.engines import Engine, Learner, Noise, Probes
 from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
@@ -31,7 +31,11 @@ _FIRST, _MORE = (40, 60), (100,)  # Adam steps by round of the first kernel, and
 _NEXT, _LAST = (50, 50), (100,) * 2  # of other kernels, in its metric; on larger samples
 _MOST_MAPPED, _FEWEST_MAPPED, _ROWS_OF_ELEMENT = 40, 1500, 10  # columns; rows, and for each element of the map
 _PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
-_MAP_PRICE = 0.01  # what it must gain in `_score`: lengthscales of single columns are easier to read
+_PRICE = 0.01  # what a map or a sum of kernels must gain in `_score`: simpler ones are easier to read, and quicker
+SUMS = ("matern32+matern32", "matern32+exponential", "exponential+exponential")
+"""That are tried; those of two rougher or smoother kernels were never clearly better."""
+_BROAD = Broad(0.3, 4.0)  # where the second part begins: of lengthscales, in those of the first
+_FEWEST_SUMMED, _MOST_SUMMED = 2000, 100  # rows, columns
 _FIRST_KERNEL = "exponential"
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
 _BLOCKS, _BLOCK_SIZE = 5, 200
@@ -46,11 +50,14 @@ class Heat:
     rounds: tuple[int, ...]
     with_map: bool = False
     """With a linear map from now on."""
+    with_broad: bool = False
+    """As sums of two kernels from now on."""
 
 
 _MAPS = Heat(2, 0.1, (50,) * 6, with_map=True)
-_HEATS = (Heat(4, 0.2, (100,) * 3), _MAPS)
-_THOROUGH_HEATS = (Heat(4, 0.2, (50,) * 4), _MAPS, Heat(2, 0.05, (50,) * 12))  # if no larger sample follows
+_SUMS = Heat(1, 0.0, (100,) * 4, with_broad=True)
+_HEATS = (Heat(4, 0.2, (100,) * 3), _MAPS, _SUMS)
+_THOROUGH_HEATS = (Heat(4, 0.2, (50,) * 4), _MAPS, _SUMS, Heat(2, 0.05, (50,) * 12))  # if no larger sample follows
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +173,11 @@ class Space:
         self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None
     ) -> Candidate:
         """In its own space: what it has learned so far goes on."""
-        if begun.x_map is not None:
+        kernel = get_kernel_or_sum(begun.kernel)
+        if begun.x_map is not None and kernel.broad is None:
             return self.mapped(begun, rounds, rng, progress)
-        kernel = get_kernel(begun.kernel)
-        params = refine(self.learner, self.learn, kernel, begun.params, rounds, rng, progress)
+        space = self.after(begun.x_map)
+        params = refine(space.learner, space.learn, kernel, begun.params, rounds, rng, progress)
         return self.judged(replace(begun, refined=True, params=params))
 
     def mapped(
@@ -189,7 +197,7 @@ class Space:
         """As it does on the judges."""
         space = self.after(candidate.x_map)
         y = space.judge.y
-        law, innovations = predict(space.learner, space.judge, get_kernel(candidate.kernel), candidate.params)
+        law, innovations = predict(space.learner, space.judge, get_kernel_or_sum(candidate.kernel), candidate.params)
         law = fit_calibration(y, law, innovations)(law, innovations)
         rmse, nll, crps = (metric(y, law) for metric in (metrics.rmse, metrics.nll, metrics.crps))
         return replace(candidate, rmse=rmse, nll=nll, crps=crps)
@@ -198,11 +206,13 @@ class Space:
 @dataclass(frozen=True)
 class Effort:
     """refined: one lengthscale per column, fitted where predictions happen; maps: and linear maps of the columns.
-    thorough: this is the last word on them."""
+    thorough: this is the last word on them. sums: of two kernels, that are tried; only_sums: nothing else will do."""
 
     refined: bool = True
     maps: bool = True
     thorough: bool = False
+    sums: Sequence[str] = ()
+    only_sums: bool = False
 
 
 def choose(
@@ -250,8 +260,17 @@ def choose(
 
         return task
 
+    def as_sum(known: Candidate, kernel: str, rounds: tuple[int, ...]) -> _Task:
+        d, params = sample.rows.shape[1], known.params
+        broad = replace(_BROAD, lengthscale=_BROAD.lengthscale * np.broadcast_to(params.lengthscale, d))
+        begun = replace(known, kernel=kernel, params=replace(params, broad=broad))
+        return go_on(begun, rounds)
+
     def run(heat: Heat) -> None:
         leaders = _leaders(candidates, heat.places, heat.behind)
+        if heat.with_broad:
+            do([as_sum(leader, kernel, heat.rounds) for leader in leaders for kernel in how.sums])
+            return
         do([go_on(leader, heat.rounds, heat.with_map) for leader in leaders])
 
     def do(tasks: list[_Task]) -> None:
@@ -266,9 +285,12 @@ def choose(
         good = _best_of_whitenings(candidates)
         do([in_kernel(known, kernel) for known in good.values() for kernel in others])
         maps = how.maps and can_map(*sample.rows.shape)
+        sums = how.only_sums or can_sum(*sample.rows.shape)
         for heat in _THOROUGH_HEATS if how.thorough else _HEATS:
-            if maps or not heat.with_map:
+            if (maps or not heat.with_map) and (sums or not heat.with_broad):
                 run(heat)
+        if how.only_sums:
+            candidates = [candidate for candidate in candidates if "+" in candidate.kernel]
     else:
         do([begin(whitening, kernel) for whitening in good for kernel in others])
     return candidates
@@ -277,6 +299,11 @@ def choose(
 def can_map(n: int, d: int) -> bool:
     """Whether there are rows enough to learn a map (d, d) from, and not too many columns."""
     return 1 < d <= _MOST_MAPPED and n >= max(_FEWEST_MAPPED, _ROWS_OF_ELEMENT * d * d)
+
+
+def can_sum(n: int, d: int) -> bool:
+    """Whether there are rows enough to learn the metrics of two kernels from, and not too many columns."""
+    return n >= _FEWEST_SUMMED and d <= _MOST_SUMMED
 
 
 def settle(
@@ -345,4 +372,4 @@ def score(rmse: float, nll: float) -> float:
 
 
 def _score(candidate: Candidate) -> float:
-    return score(candidate.rmse, candidate.nll) + (0.0 if candidate.x_map is None else _MAP_PRICE)
+    return score(candidate.rmse, candidate.nll) + _PRICE * ((candidate.x_map is not None) + ("+" in candidate.kernel))

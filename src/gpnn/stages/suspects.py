@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincc
 
 from gpnn.common.errors import GPnnWarning
-from gpnn.common.kernels import get_kernel
+from gpnn.common.kernels import get_kernel_or_sum
 from gpnn.common.provenance import FitReport
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, Noise, Whitening
@@ -299,7 +299,7 @@ class View:
 
     def errors(self, out: Rows, params: Hyperparameters) -> Errors:
         """Predictions are made from rows that are not `out`."""
-        X, engine, whitener, kernel = self.X, self.engine, self.model.whitener_, get_kernel(self.model.kernel_)
+        X, engine, whitener, kernel = self.X, self.engine, self.model.whitener_, get_kernel_or_sum(self.model.kernel_)
         kept = np.setdiff1d(np.arange(len(X)), out, assume_unique=True)
         m = min(self.model.n_neighbors_, _PASS_NEIGHBORS, len(kept) - 1)
         own = np.full(len(X), -1)

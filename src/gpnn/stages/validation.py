@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from gpnn.common.errors import InvalidInputError, listed
-from gpnn.common.kernels import get_kernel
+from gpnn.common.kernels import get_kernel, get_kernel_or_sum
 from gpnn.common.scales import SCALES
 from gpnn.common.types import Hyperparameters
 from gpnn.engines import check_engine
@@ -67,7 +67,7 @@ def check_settings(model) -> None:
         elif name in ("far", "screen_columns") and not isinstance(value, bool):
             raise InvalidInputError(f"{name} = {value!r} must be True or False.")
         elif name == "kernel":
-            get_kernel(value)
+            (get_kernel_or_sum if hasattr(model, "refine") else get_kernel)(value)
         elif name == "engine":
             check_engine(value)
         elif name == "index":
@@ -79,6 +79,22 @@ def check_settings(model) -> None:
                 f"params = {value!r} must be None, or "
                 "gpnn.Hyperparameters(lengthscale=…, kernel_variance=…, noise_variance=…)."
             )
+
+
+def _check_sum(model, params: Hyperparameters | None) -> None:
+    """A sum of kernels has parameters of its own, given or learned."""
+    kernel = getattr(model, "kernel", "auto")
+    is_sum = "+" in kernel
+    if params is not None and (params.broad is not None) != is_sum:
+        raise InvalidInputError(
+            f"kernel = {kernel!r} and params do not go together: a sum such as 'matern32+exponential' needs "
+            "params with broad=gpnn.Broad(share=…, lengthscale=…), any other kernel params without."
+        )
+    if is_sum and params is None and not model.refine:
+        raise InvalidInputError(
+            f"kernel = {kernel!r} is a sum, which is learned where predictions happen: leave refine at True, or give "
+            "params."
+        )
 
 
 def _check_limits(value) -> None:
@@ -107,11 +123,13 @@ def check_training_data(model, X, y):
     )
     _check_finite(model, X)
     params = getattr(model, "params", None)  # not every estimator takes them
-    if params is not None and np.size(params.lengthscale) not in (1, X.shape[1]):
-        raise InvalidInputError(
-            f"params has {np.size(params.lengthscale)} lengthscales, but X has {X.shape[1]} columns. "
-            "Give one lengthscale, or one per column."
-        )
+    for part in () if params is None else (params, params.broad or params):
+        if np.size(part.lengthscale) not in (1, X.shape[1]):
+            raise InvalidInputError(
+                f"params has {np.size(part.lengthscale)} lengthscales, but X has {X.shape[1]} columns. "
+                "Give one lengthscale, or one per column."
+            )
+    _check_sum(model, params)
     y = np.asarray(y, dtype=np.float64)
     if y.min() == y.max():
         raise InvalidInputError(

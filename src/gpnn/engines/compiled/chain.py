@@ -5,8 +5,8 @@ import numpy as np
 
 from gpnn.engines.compiled import inline, jit
 from gpnn.engines.compiled.cholesky import factor, solve_transposed
-from gpnn.engines.compiled.covariance import covariance
-from gpnn.engines.compiled.vectors import LANES, fma, like, load, store
+from gpnn.engines.compiled.covariance import covariance, farther, no_distance
+from gpnn.engines.compiled.vectors import LANES, like, load, store
 from gpnn.engines.local import LOWEST_PIVOT
 
 _LANES = LANES[np.dtype(np.float64)]
@@ -96,18 +96,16 @@ def _factor_correlations(kernel, x, points, numbers, count, inverse_lengthscale,
         one = like(zero, 1.0)
         for j in range((s + 1) * lanes):
             column = (j // lanes) * d * lanes + j % lanes
-            r2 = zero
+            r2 = no_distance(kernel, zero)
             for k in range(d):
-                difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
-                r2 = fma(difference, difference, r2)
+                r2 = farther(kernel, r2, load(z, row + k * lanes) - like(zero, z[column + k * lanes]), k)
             store(A, s * stride + j * lanes, one - covariance(kernel, r2)[0])
     for s in range(n_strips):
         row = s * d * lanes
         zero = like(load(z, row), 0.0)
-        r2 = zero
+        r2 = no_distance(kernel, zero)
         for k in range(d):
-            zk = load(z, row + k * lanes)
-            r2 = fma(zk, zk, r2)
+            r2 = farther(kernel, r2, load(z, row + k * lanes), k)
         store(z, row, like(zero, 1.0) - covariance(kernel, r2)[0])  # the points are not needed any more
         for lane in range(lanes):
             i = s * lanes + lane

@@ -6,11 +6,14 @@ own power series while √(2ν)·r is below 1, and 1 − c beyond.
 
 from math import factorial
 
+import numpy as np
 from numba.core import types
 from numba.extending import overload
 
+from gpnn.common.kernels import Kernel
+from gpnn.common.types import Hyperparameters
 from gpnn.engines.compiled import jit
-from gpnn.engines.compiled.vectors import like, make_polynomial, maximum, one_minus_exp, sqrt, where_less
+from gpnn.engines.compiled.vectors import fma, like, make_polynomial, maximum, one_minus_exp, sqrt, where_less
 
 _ORDERS = range(2, 22)
 
@@ -72,13 +75,65 @@ KERNEL_NUMBERS = {name: number for number, name in enumerate(_COVARIANCES)}
 """The same for functions in which one piece of code, compiled once, serves all kernels: a little slower."""
 
 
+def as_compiled(kernel: Kernel, params: Hyperparameters, d: int, numbers=KERNEL_NUMBERS):
+    """What compiled functions are given for a kernel: its number or tag; for a sum, both numbers, the second's share,
+    and (d,) what squared differences in the first's lengthscales are multiplied by for it."""
+    if kernel.broad is None or params.broad is None:
+        return numbers[kernel.name]
+    first, second = (KERNEL_NUMBERS[part] for part in kernel.name.split("+"))
+    factors = np.broadcast_to(np.square(params.lengthscale / np.asarray(params.broad.lengthscale)), d)
+    return first, second, float(params.broad.share), factors.astype(float)
+
+
+def is_sum(kernel) -> bool:
+    return isinstance(kernel, types.BaseTuple) and any(isinstance(part, types.Array) for part in kernel)
+
+
+def no_distance(kernel, zero):
+    """A squared distance of zero: one vector, and two for a sum of kernels."""
+    raise NotImplementedError
+
+
+@overload(no_distance)
+def _no_distance(kernel, zero):
+    return (lambda kernel, zero: (zero, zero)) if is_sum(kernel) else (lambda kernel, zero: zero)
+
+
+def farther(kernel, r2, difference, k):
+    """A squared distance, and that of one more column."""
+    raise NotImplementedError
+
+
+@overload(farther)
+def _farther(kernel, r2, difference, k):
+    if is_sum(kernel):
+
+        def both(kernel, r2, difference, k):
+            square = difference * difference
+            return r2[0] + square, fma(square, like(square, kernel[3][k]), r2[1])
+
+        return both
+    return lambda kernel, r2, difference, k: fma(difference, difference, r2)
+
+
 def covariance(kernel, r2):
-    """(g, dc/d(r²)) of the kernel that a tag or a number stands for; only for compiled code."""
+    """(g, dc/d(r²)) of the kernel that a tag or a number stands for; only for compiled code. For a sum, the second is
+    the slope in each of its squared distances and that in its second part's share."""
     raise NotImplementedError
 
 
 @overload(covariance)
 def _covariance(kernel, r2):
+    if is_sum(kernel):
+
+        def of_sum(kernel, r2):
+            near, slope = covariance(kernel[0], r2[0])
+            broad, slope_of_broad = covariance(kernel[1], r2[1])
+            share = like(near, kernel[2])
+            rest = like(near, 1.0 - kernel[2])
+            return fma(share, broad, rest * near), (rest * slope, share * slope_of_broad, near - broad)
+
+        return of_sum
     if isinstance(kernel, types.Integer):
 
         def by_number(kernel, r2):

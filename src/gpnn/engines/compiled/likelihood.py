@@ -1,10 +1,11 @@
 """Likelihoods of a few rows, with their gradients in every lengthscale: of all of them, or of one given the others."""
 
 import numpy as np
+from numba.extending import overload
 
 from gpnn.engines.compiled import aligned, jit
 from gpnn.engines.compiled.cholesky import factor, minus_inverse, solve_transposed
-from gpnn.engines.compiled.covariance import covariance
+from gpnn.engines.compiled.covariance import covariance, farther, is_sum, no_distance
 from gpnn.engines.compiled.vectors import LANES, fma, like, load, store, sum_lanes
 
 _LANES = LANES[np.dtype(np.float64)]
@@ -33,15 +34,14 @@ def block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance,
         zero = like(load(z, row), 0.0)
         for j in range((strip + 1) * lanes):
             column = (j // lanes) * d * lanes + j % lanes
-            r2 = zero
+            r2 = no_distance(kernel, zero)
             for k in range(d):
-                difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
-                r2 = fma(difference, difference, r2)
+                r2 = farther(kernel, r2, load(z, row + k * lanes) - like(zero, z[column + k * lanes]), k)
             g, dc = covariance(kernel, r2)
             at = strip * stride + j * lanes
             store(A, at, like(zero, kernel_variance) * (like(zero, 1.0) - g))
             if len(slope) > 0:
-                store(slope, at, dc)
+                _keep(kernel, slope, at, right, dc)
         for lane in range(lanes):
             i = strip * lanes + lane
             store(A, right + i * lanes, zero)
@@ -94,7 +94,10 @@ def block_likelihood(
         for j in range((strip + 1) * lanes):
             at = strip * stride + j * lanes
             store(A, at, half * fma(own, like(own, beta[j]), load(A, at)))
-    _chain_rule(0.5 * (s - y_beta), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient, noise)
+    _chain_rule(
+        kernel, 0.5 * (s - y_beta), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient,
+        noise,
+    )  # fmt: skip
     return 0.5 * (y_beta + s * np.log(2 * np.pi)) + half_log_determinant
 
 
@@ -146,8 +149,9 @@ def predictive_likelihood(
         for j in range((strip + 1) * lanes):
             store(A, strip * stride + j * lanes, fma(by_p, like(own_p, p[j]), by_a * like(own_p, a[j])))
     _chain_rule(
-        0.5 * (1 - z_squared), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient, noise
-    )
+        kernel, 0.5 * (1 - z_squared), s, A, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient,
+        noise,
+    )  # fmt: skip
     if pull is not None:
         _pulls(A, slope, z, kernel_variance, pull)
     return 0.5 * (z_squared - np.log(precision) + np.log(2 * np.pi))
@@ -169,7 +173,7 @@ def predictive_likelihoods(
     d = rows.shape[1]
     X = np.empty((m + 1, d))
     t = np.empty(m + 1)
-    own = np.empty(d + 2)
+    own = np.empty(len(gradient))
     local_noise = None if noise is None else np.empty((m + 1, 2))
     gradient[:] = 0.0
     total = 0.0
@@ -193,7 +197,7 @@ def predictive_likelihoods(
         if np.isfinite(loss):
             total += loss
             count += 1
-            for k in range(d + 2):
+            for k in range(len(gradient)):
                 gradient[k] += own[k]
     return total, count
 
@@ -252,9 +256,87 @@ def _pulls(G, slope, z, kernel_variance, pull):
             pull[i, k] = forces[(i // lanes) * d * lanes + i % lanes + k * lanes]
 
 
+def _keep(kernel, slope, at, size, dc):
+    """Slopes of a vector of pairs; of a sum of kernels all three, each in `size` numbers."""
+    raise NotImplementedError
+
+
+@overload(_keep)
+def _keep_slopes(kernel, slope, at, size, dc):
+    if is_sum(kernel):
+
+        def of_sum(kernel, slope, at, size, dc):
+            store(slope, at, dc[0])
+            store(slope, size + at, dc[1])
+            store(slope, 2 * size + at, dc[2])
+
+        return of_sum
+    return lambda kernel, slope, at, size, dc: store(slope, at, dc)
+
+
+def _broad_part(kernel, s, G, slope, z, lengthscale, kernel_variance, sums, gradient):
+    """For a sum of kernels, derivatives in (…, L_1 … L_d, share) of its second part."""
+    raise NotImplementedError
+
+
+@overload(_broad_part)
+def _of_broad_part(kernel, s, G, slope, z, lengthscale, kernel_variance, sums, gradient):
+    if not is_sum(kernel):
+        return lambda kernel, s, G, slope, z, lengthscale, kernel_variance, sums, gradient: None
+
+    def of_sum(kernel, s, G, slope, z, lengthscale, kernel_variance, sums, gradient):
+        d = len(lengthscale)
+        size = (-(-s // _LANES) * _LANES) ** 2
+        _sum_squares(s, G, slope[size:], z, d, sums)
+        for k in range(d):
+            factor = kernel[3][k]  # (l_k/L_k)²
+            by_factor = kernel_variance * sum_lanes(load(sums, k * _LANES))
+            gradient[d + 2 + k] = -by_factor * factor * np.sqrt(factor) / lengthscale[k]
+        gradient[2 * d + 2] = kernel_variance * _sum_products(s, G, slope[2 * size :])
+
+    return of_sum
+
+
 @jit
-def _chain_rule(along_K, s, G, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient, noise):
-    """Derivatives in (l_1 … l_d, σ_f², σ_ξ²) from G = dloss/dK (lower triangle, in strips) and along_K = ΣG_ij K_ij."""
+def _sum_products(s, G, of):
+    """Σ G_ij of_ij over all pairs, from lower triangles."""
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    stride = n_strips * lanes * lanes
+    total = like(load(G, 0), 0.0)
+    for strip in range(n_strips):
+        for j in range(min((strip + 1) * lanes, s)):
+            at = strip * stride + j * lanes
+            twice = 1.0 if j >= strip * lanes else 2.0
+            total = fma(like(total, twice) * load(G, at), load(of, at), total)
+    return sum_lanes(total)
+
+
+@jit
+def _sum_squares(s, G, slope, z, d, sums):
+    """sums[k] (vectors) = Σ dloss/d(r²_ij) (z_ik − z_jk)² over all pairs, relative to σ_f², from lower triangles."""
+    lanes = _LANES
+    n_strips = -(-s // lanes)
+    stride = n_strips * lanes * lanes
+    zero = like(load(G, 0), 0.0)
+    for k in range(d):
+        store(sums, k * lanes, zero)
+    for strip in range(n_strips):
+        row = strip * d * lanes
+        for j in range(min((strip + 1) * lanes, s)):
+            column = (j // lanes) * d * lanes + j % lanes
+            at = strip * stride + j * lanes
+            twice = 1.0 if j >= strip * lanes else 2.0  # the triangle above has the same sums
+            weight = like(zero, 2 * twice) * load(G, at) * load(slope, at)
+            for k in range(d):
+                difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
+                store(sums, k * lanes, fma(weight, difference * difference, load(sums, k * lanes)))
+
+
+@jit
+def _chain_rule(kernel, along_K, s, G, slope, z, lengthscale, kernel_variance, noise_variance, sums, gradient, noise):
+    """Derivatives in (l_1 … l_d, σ_f², σ_ξ²) from G = dloss/dK (lower triangle, in strips) and along_K = ΣG_ij K_ij;
+    for a sum of kernels also in those of its second part."""
     d = len(lengthscale)
     lanes = _LANES
     n_strips = -(-s // lanes)
@@ -267,26 +349,16 @@ def _chain_rule(along_K, s, G, slope, z, lengthscale, kernel_variance, noise_var
         else:  # what is known of the noise does not change with θ
             by_noise += along_own * noise[i, 0]
             along_K -= along_own * noise[i, 1]
-    zero = like(load(G, 0), 0.0)
-    for k in range(d):
-        store(sums, k * lanes, zero)
-    for strip in range(n_strips):
-        row = strip * d * lanes
-        for j in range(min((strip + 1) * lanes, s)):
-            column = (j // lanes) * d * lanes + j % lanes
-            at = strip * stride + j * lanes
-            twice = 1.0 if j >= strip * lanes else 2.0  # the triangle above has the same sums
-            weight = like(zero, 2 * twice) * load(G, at) * load(slope, at)
-            for k in range(d):  # Σ dloss/d(r²_ij) (z_ik − z_jk)²
-                difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
-                store(sums, k * lanes, fma(weight, difference * difference, load(sums, k * lanes)))
+    _sum_squares(s, G, slope, z, d, sums)
     for k in range(d):
         gradient[k] = -kernel_variance * sum_lanes(load(sums, k * lanes)) / lengthscale[k]
     gradient[d] = (along_K - noise_variance * by_noise) / kernel_variance  # dK/dσ_f² = (K − σ_ξ²I)/σ_f²
     gradient[d + 1] = by_noise
+    _broad_part(kernel, s, G, slope, z, lengthscale, kernel_variance, sums, gradient)
 
 
-def scratch(s: int, d: int):
+def scratch(s: int, d: int, n_slopes: int = 1):
+    """n_slopes: 3 for a sum of kernels."""
     padded = -(-s // _LANES) * _LANES
-    sizes = (padded * (2 * padded + _LANES), padded**2, padded * d, padded, d * _LANES)
+    sizes = (padded * (2 * padded + _LANES), n_slopes * padded**2, padded * d, padded, d * _LANES)
     return tuple(aligned(size, np.float64) for size in sizes)

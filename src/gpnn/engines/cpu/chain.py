@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpnn.common.kernels import Kernel, squared_distances
-from gpnn.common.types import Array
+from gpnn.common.kernels import Kernel
+from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.chain import Chain, Whole
 from gpnn.engines.compiled import aligned
 from gpnn.engines.compiled.chain import coarse_to_fine, regress
-from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
+from gpnn.engines.compiled.covariance import as_compiled
 from gpnn.engines.compiled.vectors import LANES
 from gpnn.engines.cpu.neighbors import KDTree, automatic_index
 from gpnn.engines.cpu.neighbors.cells import Rows
@@ -31,7 +31,7 @@ _POINTS = 256  # that a thread works on at a time
 def make_field(
     points: NDArray[np.float32],
     kernel: Kernel,
-    lengthscale: float | Array,
+    params: Hyperparameters,
     n_jobs: int | None,
     progress=None,
     whole: int = WHOLE,
@@ -42,21 +42,20 @@ def make_field(
     numbers, place = _order(points, n_jobs)
     points = np.ascontiguousarray(points[numbers])
     if len(points) <= whole:
-        return Whole(place, _whole_factor(points / lengthscale, kernel))
+        return Whole(place, _whole_factor(points, kernel, params))
     before = _nearest_before(points, _LINKS.get(points.shape[1], _MOST_LINKS), n_jobs)
     weights, rest = np.empty(before.shape, np.float32), np.empty(len(points))
 
     def link(part: slice) -> None:
-        weights[part], left, _ = regression(points[part], points, before[part], kernel, lengthscale, 0.0)
+        weights[part], left, _ = regression(points[part], points, before[part], kernel, params, 0.0)
         rest[part] = np.sqrt(left)
 
     for_each_block(link, len(points), _POINTS, n_jobs, progress)
     return Chain(place, before, weights, rest)
 
 
-def _whole_factor(points: Array, kernel: Kernel) -> Array:
-    points = points.astype(float)
-    correlation = kernel.correlation(squared_distances(points, points))
+def _whole_factor(points: Array, kernel: Kernel, params: Hyperparameters) -> Array:
+    correlation = kernel.correlations(points, points, params)
     for jitter in JITTERS[1:]:  # without any, the pivots of smooth kernels would be rounding noise
         try:
             with one_blas_thread():
@@ -102,7 +101,7 @@ def _nearest_before(X: NDArray[np.float32], n_before: int, n_jobs: int | None) -
 
 
 def regression(
-    X: Array, points: Array, numbers: NDArray, kernel: Kernel, lengthscale: float | Array, noise: float
+    X: Array, points: Array, numbers: NDArray, kernel: Kernel, params: Hyperparameters, noise: float
 ) -> tuple[Array, Array, float]:
     """Weights (b, k) with which values at points[numbers] predict that at each of X (b, d), the variance left (b,), and
     the largest jitter. noise: that of the values, relative to σ_f²."""
@@ -111,10 +110,10 @@ def regression(
     lanes = LANES[np.dtype(np.float64)]
     padded = -(-k // lanes) * lanes
     A, z = aligned((padded + lanes) * padded, np.float64), aligned(padded * d, np.float64)
-    inverse = np.broadcast_to(1 / np.asarray(lengthscale, dtype=float), d).copy()
+    inverse = np.broadcast_to(1 / np.asarray(params.lengthscale, dtype=float), d).copy()
     for jitter in JITTERS:
         regress(
-            KERNEL_NUMBERS[kernel.name], X, points, numbers, inverse, 1 + noise + jitter, np.isnan(rest), A, z, weights,
+            as_compiled(kernel, params, d), X, points, numbers, inverse, 1 + noise + jitter, np.isnan(rest), A, z, weights,
             rest,
         )  # fmt: skip
         if not np.isnan(rest).any():

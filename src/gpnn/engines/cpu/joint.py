@@ -53,7 +53,7 @@ class CPUErrors:
         self._ratio /= params.kernel_variance
         points = np.concatenate([index.points(self.used), X_star])
         with shown(progress, len(points)) as bar:
-            self.field = make_field(points, kernel, params.lengthscale, n_jobs, bar, self._whole)
+            self.field = make_field(points, kernel, params, n_jobs, bar, self._whole)
         self._points = np.ascontiguousarray(points[: len(self.used)])
         self._rows, self._queries = np.split(self.field.place, [len(self.used)])
         self._distinct = len(np.unique(self._rows)) == len(self._rows)
@@ -165,4 +165,4 @@ class CPUErrors:
         if self._noise is not None:
             return local_weights(X, self._points[numbers], self.kernel, self.params, self._noise[numbers])
         ratio = self.params.noise_variance / self.params.kernel_variance
-        return regression(X, self._points, numbers, self.kernel, self.params.lengthscale, ratio)[0]
+        return regression(X, self._points, numbers, self.kernel, self.params, ratio)[0]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Probes
-from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
+from gpnn.engines.compiled.covariance import KERNEL_NUMBERS, as_compiled
 from gpnn.engines.compiled.likelihood import predictive_likelihoods, predictive_pulls, scratch
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, automatic_index, nearest_others
 from gpnn.engines.cpu.neighbors.cells import Rows
@@ -110,10 +110,11 @@ class CPUNeighborhoods:
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
     ) -> tuple[Array, int, float]:
         d, m = self.rows.shape[1], self.neighbors.shape[1]
-        gradient, outcomes, innovations = np.empty(d + 2), np.empty((len(chosen), 2)), np.ones((len(chosen), m))
+        gradient, outcomes, innovations = np.empty(len(theta)), np.empty((len(chosen), 2)), np.ones((len(chosen), m))
         _, count = predictive_likelihoods(
-            KERNEL_NUMBERS[kernel.name], self.probes.X[chosen], self.probes.y[chosen], self.rows, self.y,
-            self.neighbors[chosen], theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d), gradient, outcomes,
+            as_compiled(kernel, Hyperparameters.from_vector(theta, d), d), self.probes.X[chosen], self.probes.y[chosen], self.rows, self.y,
+            self.neighbors[chosen], theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d, _n_slopes(kernel)),
+            gradient, outcomes,
             innovations, share, typical, *self._noise(chosen),
         )  # fmt: skip
         return gradient, count, float(innovations[:, 1:].mean())
@@ -140,14 +141,19 @@ class CPUNeighborhoods:
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
         (q, m), d = self.neighbors.shape, self.rows.shape[1]
         outcomes, innovations = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m))
+        theta, number = params.as_vector(d), as_compiled(kernel, params, d)
 
         def one(part: slice) -> None:
             predictive_likelihoods(
-                KERNEL_NUMBERS[kernel.name], self.probes.X[part], self.probes.y[part], self.rows, self.y,
-                self.neighbors[part], np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance,
-                params.noise_variance, *scratch(m + 1, d), np.empty(d + 2), outcomes[part], innovations[part],
+                number, self.probes.X[part], self.probes.y[part], self.rows, self.y,
+                self.neighbors[part], theta[:d].copy(), params.kernel_variance,
+                params.noise_variance, *scratch(m + 1, d, _n_slopes(kernel)), np.empty(len(theta)), outcomes[part], innovations[part],
                 1.0, 1.0, *self._noise(part),
             )  # fmt: skip
 
         for_each_block(one, q, _PREDICTED, self.n_jobs)
         return Prediction(self.probes.y - outcomes[:, 0], outcomes[:, 1], known=self.probes.known), innovations
+
+
+def _n_slopes(kernel: Kernel) -> int:
+    return 1 if kernel.broad is None else 3

@@ -27,9 +27,9 @@ from gpnn.common.types import Array, Hyperparameters
 from gpnn.engines.compiled import aligned, inline, jit
 from gpnn.engines.compiled.cholesky import factor, solve_transposed
 from gpnn.engines.compiled.cholesky import solve as solve_right
-from gpnn.engines.compiled.covariance import KERNEL_TAGS, covariance
-from gpnn.engines.compiled.vectors import LANES, fma, like, load, store
-from gpnn.engines.local import EPSILON, JITTERS, LOWEST_PIVOT, ROUNDING, TOLERANCE, LocalSolution
+from gpnn.engines.compiled.covariance import KERNEL_TAGS, as_compiled, covariance, farther, no_distance
+from gpnn.engines.compiled.vectors import LANES, like, load, store
+from gpnn.engines.local import EPSILON, JITTERS, LOWEST_PIVOT, TOLERANCE, LocalSolution, rounding
 
 
 @inline
@@ -76,22 +76,19 @@ def _solve_one(kernel_tag, x, N, y, inverse_lengthscale, ratio, A, z, g, lanes, 
     for s in range(n_strips):
         row = s * d * lanes
         zero = like(load(z, row), 0.0)
-        r2 = zero
+        r2 = no_distance(kernel_tag, zero)
         for k in range(d):
-            zk = load(z, row + k * lanes)
-            r2 = fma(zk, zk, r2)
+            r2 = farther(kernel_tag, r2, load(z, row + k * lanes), k)
         gi = covariance(kernel_tag, r2)[0]
         store(g, s * lanes, gi)
         for j in range(0, (s + 1) * lanes, 2):  # two columns at a time
             column = (j // lanes) * d * lanes + j % lanes
-            r0 = zero
-            r1 = zero
+            r0 = no_distance(kernel_tag, zero)
+            r1 = no_distance(kernel_tag, zero)
             for k in range(d):
                 zi = load(z, row + k * lanes)
-                d0 = zi - like(zero, z[column + k * lanes])
-                d1 = zi - like(zero, z[column + k * lanes + 1])
-                r0 = fma(d0, d0, r0)
-                r1 = fma(d1, d1, r1)
+                r0 = farther(kernel_tag, r0, zi - like(zero, z[column + k * lanes]), k)
+                r1 = farther(kernel_tag, r1, zi - like(zero, z[column + k * lanes + 1]), k)
             g0 = like(zero, g[j])
             g1 = like(zero, g[j + 1])
             at = s * stride + j * lanes
@@ -208,7 +205,7 @@ def local_weights(
         if not failed.any():
             return weights
         _weights_block(
-            KERNEL_TAGS[kernel.name], *(np.ascontiguousarray(rows, np.float64) for rows in (X_star, neighbors)),
+            _tag(kernel, params, d), *(np.ascontiguousarray(rows, np.float64) for rows in (X_star, neighbors)),
             np.zeros((queries, m)), _inverse(params.lengthscale, d, np.float64),
             _ratios(params, noise, (queries, m)) + extra, failed, *_scratch(m, d, np.float64), np.array([m]), weights,
         )  # fmt: skip
@@ -232,7 +229,7 @@ def solve_path(
     """Means and variances (q, k) from the nearest sizes[0] < … < sizes[k−1] of the neighbours, for the price of one.
 
     noise (q, m): the variance of each neighbour's noise; None: σ_ξ² for all."""
-    tag = KERNEL_TAGS[kernel.name]
+    tag = _tag(kernel, params, neighbors.shape[2])
     queries, m, d = neighbors.shape
     mean, shrinkage = np.zeros((2, queries, len(sizes)))
     innovations = np.zeros((queries, m))
@@ -333,7 +330,7 @@ def solve_targets(
         *scratch, lanes = _scratch(m, d, dtype)
         padded = -(-m // lanes) * lanes
         _solve_targets_block(
-            KERNEL_TAGS[kernel.name], *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), numbers, Y,
+            _tag(kernel, params, d), *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), numbers, Y,
             _inverse(params.lengthscale, d, dtype), (ratios + extra).astype(dtype), mask, *scratch, lanes,
             aligned(-(-k // lanes) * lanes * padded, dtype), np.array([m]), mean, shrinkage, innovations, errors,
         )  # fmt: skip
@@ -347,7 +344,7 @@ def solve_targets(
 def _again_where_inaccurate(attempt, errors, shrinkage, jitter, kernel: Kernel, params: Hyperparameters) -> None:
     """In float64, and where that is singular with jitter."""
     variance = params.kernel_variance * shrinkage + params.noise_variance
-    for_mean, for_variance = (TOLERANCE / factor for factor in ROUNDING[kernel.name])
+    for_mean, for_variance = (TOLERANCE / factor for factor in rounding(kernel))
     accurate = errors[0] <= for_mean * np.sqrt(variance)
     accurate &= params.kernel_variance * errors[1] <= for_variance * variance
     failed = ~accurate  # comparisons with NaN are False
@@ -359,6 +356,10 @@ def _again_where_inaccurate(attempt, errors, shrinkage, jitter, kernel: Kernel, 
         failed = np.isnan(shrinkage)
     if failed.any():
         raise np.linalg.LinAlgError("a local covariance matrix is not positive definite, even with jitter")
+
+
+def _tag(kernel: Kernel, params: Hyperparameters, d: int):
+    return as_compiled(kernel, params, d, KERNEL_TAGS)
 
 
 def _inverse(lengthscale, d: int, dtype) -> Array:

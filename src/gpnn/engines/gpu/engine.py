@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Neighbors
+from gpnn.engines.cpu import CPU
 from gpnn.engines.cpu.joint import CPUErrors
 from gpnn.engines.cpu.neighbors import IVF, NeighborIndex, make_index
 from gpnn.engines.cpu.neighbors.cells import Rows
@@ -152,6 +153,10 @@ class GPU:
         n_innovations: int | None = None,
         progress: Any = None,
     ) -> LocalSolution:
+        if kernel.broad is not None:  # the device has no code for sums of kernels
+            rows = X_star.cpu().numpy() if isinstance(X_star, torch.Tensor) else np.asarray(X_star, np.float32)
+            own_cores = CPU(self.n_jobs, self.batch_size).hold(self.index, self.y, self.noise)
+            return own_cores.path(rows, sizes, kernel, params, own, n_innovations, progress)
         X_star, m, held = self._queries(X_star), int(sizes[-1]), self._held
         kept = m if n_innovations is None else min(m, n_innovations)
         mean, variance = np.empty((2, len(X_star), len(sizes)))

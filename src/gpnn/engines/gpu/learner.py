@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -99,6 +100,8 @@ class GPUNeighborhoods:
     def gradient(
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
     ) -> tuple[Array, int, float]:
+        if kernel.broad is not None:
+            return self._on_cpu.gradient(chosen, kernel, theta, share, typical)
         d = self.rows.shape[1]
         gradients = torch.empty(len(chosen), d + 4, dtype=torch.float64, device=self.X.device)
         self._launch(chosen, kernel, [*theta, share, typical], gradients, None, None)
@@ -109,6 +112,8 @@ class GPUNeighborhoods:
         raise NotImplementedError("of neighbourhoods that were found through a map only, which are the CPU's")
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
+        if kernel.broad is not None:
+            return self._on_cpu.predict(kernel, params)
         (q, m), d = self.neighbors.shape, self.rows.shape[1]
         outcomes = torch.empty(q, 2, dtype=torch.float64, device=self.X.device)
         innovations = torch.empty(q, m, dtype=torch.float64, device=self.X.device)
@@ -119,6 +124,19 @@ class GPUNeighborhoods:
         innovations = torch.where(fine[:, None], innovations, 1.0)
         law = Prediction((self.y_star - error).cpu().numpy(), variance.cpu().numpy(), known=self.known)
         return law, innovations.cpu().numpy()
+
+    @cached_property
+    def _on_cpu(self) -> CPUNeighborhoods:
+        """For sums of kernels, of which the device knows nothing."""
+        used, place = torch.unique(self.neighbors, return_inverse=True)
+        X, y_star, rows, y, place = (
+            of.cpu().numpy() for of in (self.X, self.y_star, self.rows[used], self.y[used], place)
+        )
+        noise_star, noise = (
+            None if of is None else Noise(*of.cpu().numpy().T)
+            for of in (self.noise_star, None if self.noise is None else self.noise[used])
+        )
+        return CPUNeighborhoods(rows, y, Probes(X, y_star, np.full(len(X), -1), noise_star), place, 1, noise)
 
     def _launch(self, chosen: NDArray, kernel: Kernel, settings: list, gradients, outcomes, innovations) -> None:
         m, d = self.neighbors.shape[1], self.rows.shape[1]
