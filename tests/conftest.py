@@ -24,8 +24,9 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(gaps, "_ROUNDS", (5, 5))
     maps = selection.Heat(2, 0.1, (5,) * 6, with_map=True)
-    heats = (selection.Heat(4, 0.2, (10,) * 3), maps)
-    thorough = (selection.Heat(4, 0.1, (5,) * 4), maps, selection.Heat(2, 0.01, (5,) * 4))
+    sums = selection.Heat(1, 0.0, (10,) * 3, with_broad=True)
+    heats = (selection.Heat(4, 0.2, (10,) * 3), maps, sums)
+    thorough = (selection.Heat(4, 0.1, (5,) * 4), maps, sums, selection.Heat(2, 0.01, (5,) * 4))
     schedule = {"_FIRST": (4, 6), "_MORE": (10,), "_NEXT": (5, 5), "_LAST": (10,) * 2, "_HEATS": heats}
     for name, steps in (schedule | {"_THOROUGH_HEATS": thorough}).items():
         patch.setattr(selection, name, steps)

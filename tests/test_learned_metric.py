@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 
-from gpnn import GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInputError, Prediction, metrics
+from gpnn import Broad, GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInputError, Prediction, metrics
 from gpnn.calibration import fit_calibration, interval
 from gpnn.engines.cpu.solver import solve, solve_path
 from gpnn.kernels import KERNELS
@@ -54,7 +54,7 @@ def test_candidates_sizes_and_stages_are_reported(fitted):
     pairs = {(c["whitening"], c["kernel"]) for c in tried}
     assert pairs > {(whitening, "exponential") for whitening in ("diagonal", "full", "ranks")}
     assert pairs > {(fitted.fit_report_["whitening"], kernel) for kernel in KERNELS}
-    scores = [c["nll"] + np.log(c["rmse"]) + 0.01 * c["mapped"] for c in tried]
+    scores = [c["nll"] + np.log(c["rmse"]) + 0.01 * c["mapped"] + 0.03 * ("+" in c["kernel"]) for c in tried]
     assert scores == sorted(scores)
     assert {c["refined"] for c in tried} == {True, False}
     assert fitted.kernel_ == tried[0]["kernel"]
@@ -84,6 +84,54 @@ def test_a_function_of_sums_gets_a_map_that_goes_into_the_whitener(few_steps, tm
     mapped.save(tmp_path / "mapped.gpnn")
     loaded = GPnnRegressor.load(tmp_path / "mapped.gpnn")
     np.testing.assert_array_equal(loaded.predict(X[3000:]), mapped.predict(X[3000:]))
+
+
+@pytest.fixture(scope="module")
+def added_up():
+    """Squares of a chess board in two columns, and something smooth in two others."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, size=(3500, 4)) * [1.0, 100.0, 1.0, 1e-3]
+    rough = np.sign(np.sin(9 * X[:, 0]) * np.sin(0.09 * X[:, 1]))
+    y = rough + np.sin(3 * X[:, 2]) * X[:, 3] * 1e3 + 0.05 * rng.normal(size=len(X))
+    return X[:3000], y[:3000], X[3000:], y[3000:]
+
+
+def test_a_function_that_adds_up_gets_a_sum_of_kernels(added_up, tmp_path, few_steps):
+    X, y, X_test, y_test = added_up
+    settings = {"whitening": "diagonal", "random_state": 0, "n_jobs": 1}
+    single, model = (GPnnRegressor(kernel=kernel, **settings).fit(X, y) for kernel in ("matern32", "auto"))
+    assert "+" in model.kernel_
+    assert model.params_.broad is not None
+    np.testing.assert_allclose(model.params_.metric, 1)
+    assert model.evaluate(X_test, y_test)["rmse"] < 0.95 * single.evaluate(X_test, y_test)["rmse"]
+    assert 0.8 < model.evaluate(X_test, y_test)["coverage_90"] < 0.97
+    explanation = model.explain(X_test[:20])
+    np.testing.assert_allclose(explanation.mean(), model.predict(X_test[:20]), atol=2e-3)
+    share = model.relevance().share
+    assert share.sum() == pytest.approx(1)
+    assert share[:2].min() > share[2:].max()
+    law = model.predict_distribution(X_test[:20], joint=True)
+    np.testing.assert_allclose(np.diag(law.covariance()), model.predict_distribution(X_test[:20]).variance, rtol=1e-2)
+    model.save(tmp_path / "sum.gpnn")
+    loaded = GPnnRegressor.load(tmp_path / "sum.gpnn")
+    assert loaded.params_ == model.params_
+    np.testing.assert_array_equal(loaded.predict(X_test), model.predict(X_test))
+
+
+def test_a_sum_that_was_asked_for(added_up, few_steps):
+    X, y, X_test, _ = added_up
+    settings = {"kernel": "exponential+rbf", "random_state": 0, "n_jobs": 1, "far": False}
+    assert GPnnRegressor(**settings).fit(X[:700], y[:700]).kernel_ == "exponential+rbf"
+    params = Hyperparameters(0.3, 1.0, 0.01, Broad(0.5, np.array([1.0, 2.0, 3.0, 4.0])))
+    given = GPnnRegressor(params=params, whitening="diagonal", **settings).fit(X, y)
+    slow = GPnnRegressor(params=params, whitening="diagonal", engine="reference", **settings).fit(X, y)
+    np.testing.assert_allclose(given.predict(X_test[:20]), slow.predict(X_test[:20]), atol=1e-3)
+    for wrong in ({"refine": False}, {"params": Hyperparameters(1.0, 1.0, 0.1)}, {"params": params, "kernel": "rbf"}):
+        with pytest.raises(InvalidInputError, match="sum"):
+            GPnnRegressor(**(settings | wrong)).fit(X, y)
+    short = Hyperparameters(0.3, 1.0, 0.01, Broad(0.5, np.ones(3)))
+    with pytest.raises(InvalidInputError, match="3 lengthscales"):
+        GPnnRegressor(**(settings | {"params": short})).fit(X, y)
 
 
 def test_same_seed_same_numbers_whatever_the_threads(data, few_steps):

@@ -10,8 +10,8 @@ import pytest
 import gpnn
 
 CLASSES = [
-    "AdaptiveIntervals", "CalibratedRegressor", "GPnnRegressor", "GPnnWarning", "Hyperparameters", "InvalidInputError",
-    "Prediction", "TableEncoder", "TableModel", "diagnose",
+    "AdaptiveIntervals", "Broad", "CalibratedRegressor", "GPnnRegressor", "GPnnWarning", "Hyperparameters",
+    "InvalidInputError", "Prediction", "TableEncoder", "TableModel", "diagnose",
 ]  # fmt: skip
 ROOMS = {
     "baselines": "baselines",

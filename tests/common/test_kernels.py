@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, Matern
 
+from gpnn import Broad, Hyperparameters
 from gpnn.engines.compiled import jit
 from gpnn.engines.compiled.covariance import KERNEL_TAGS, covariance
 from gpnn.engines.compiled.vectors import LANES, load, store
 from gpnn.errors import InvalidInputError
-from gpnn.kernels import KERNELS, get_kernel, squared_distances
+from gpnn.kernels import KERNELS, get_kernel, get_kernel_or_sum, squared_distances
 
 SKLEARN = {"rbf": RBF(), "exponential": Matern(nu=0.5), "matern32": Matern(nu=1.5), "matern52": Matern(nu=2.5)}
 
@@ -15,6 +16,25 @@ SKLEARN = {"rbf": RBF(), "exponential": Matern(nu=0.5), "matern32": Matern(nu=1.
 def test_correlation_is_scikit_learns(name, rng):
     X = rng.normal(size=(30, 4))
     np.testing.assert_allclose(KERNELS[name].correlation(squared_distances(X, X)), SKLEARN[name](X), atol=1e-14)
+
+
+def test_a_sum_is_scikit_learns(rng):
+    A, B = rng.normal(size=(30, 4)), rng.normal(size=(20, 4))
+    near, far = np.array([0.5, 1.0, 2.0, 3.0]), np.array([4.0, 1.0, 0.5, 9.0])
+    params = Hyperparameters(near, 2.0, 0.1, Broad(0.3, far))
+    expected = 0.7 * Matern(near, nu=1.5)(A, B) + 0.3 * Matern(far, nu=0.5)(A, B)
+    found = get_kernel_or_sum("matern32+exponential").correlations(A, B, params)
+    np.testing.assert_allclose(found, expected, atol=1e-14)
+    stretched = params.in_metric()
+    again = get_kernel_or_sum("matern32+exponential").correlations(A / params.metric, B / params.metric, stretched)
+    np.testing.assert_allclose(again, expected, atol=1e-14)
+    np.testing.assert_allclose(stretched.metric, 1)
+
+
+@pytest.mark.parametrize("name", ["matern32+", "rbf+rbf+rbf", "sinc", "matern32 + rbf"])
+def test_unknown_sums_are_explained(name):
+    with pytest.raises(InvalidInputError, match="or a sum of two"):
+        get_kernel_or_sum(name)
 
 
 @pytest.mark.parametrize("name", KERNELS)

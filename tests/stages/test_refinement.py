@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpnn import Hyperparameters
+from gpnn import Broad, Hyperparameters
 from gpnn.engines import Probes, reference
 from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
 from gpnn.engines.compiled.likelihood import predictive_likelihood, predictive_likelihoods, scratch
 from gpnn.engines.cpu.learner import CPULearner
 from gpnn.engines.local import Noise
-from gpnn.kernels import KERNELS, get_kernel
-from gpnn.stages.refinement import predict, promise_of_map, refine, refine_map, start_in
+from gpnn.kernels import KERNELS, get_kernel, get_kernel_or_sum
+from gpnn.stages.refinement import TwoMetrics, predict, promise_of_map, refine, refine_map, start_in
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -42,6 +42,48 @@ def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_r
     assert loss == pytest.approx(0.5 * (np.log(2 * np.pi * variance) + error**2 / variance), rel=1e-10)
     numerical = [(value(theta + h)[0] - value(theta - h)[0]) / 2e-6 for h in 1e-6 * np.eye(d + 2)]
     np.testing.assert_allclose(gradient, numerical, atol=1e-7)
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("kernel", ["matern32+exponential", "rbf+matern52"])
+def test_the_gradient_of_a_sum_of_kernels_is_right(kernel, known, rng):
+    X, y, d = rng.normal(size=(60, 3)).astype(np.float32), rng.normal(size=60), 3
+    noise = Noise(rng.uniform(0.2, 2, 60), rng.uniform(0, 1, 60)) if known else None
+    probes = Probes(X[:5], y[:5], np.arange(5), noise[:5] if known else None)
+    params = Hyperparameters(np.array([0.5, 1.0, 2.0]), 1.3, 0.2, Broad(0.3, np.array([4.0, 2.0, 0.7])))
+    near = CPULearner(X, y, 0, 1, noise).neighborhoods(probes, params.metric, 18)
+    kernel, theta = get_kernel_or_sum(kernel), params.as_vector(d)
+
+    def loss(theta):
+        law, _ = near.predict(kernel, Hyperparameters.from_vector(theta, d))
+        return np.sum(0.5 * (np.log(2 * np.pi * law.variance) + (probes.y - law.mean) ** 2 / law.variance))
+
+    gradient, count, _ = near.gradient(np.arange(5), kernel, theta, 1.0, 1.0)
+    assert count == 5
+    numerical = [(loss(theta + h) - loss(theta - h)) / 2e-6 for h in 1e-6 * np.eye(len(theta))]
+    np.testing.assert_allclose(gradient, numerical, atol=1e-6)
+    u, metric = TwoMetrics(d).start(params), TwoMetrics(d)
+    slope = metric.slope(near, np.arange(5), kernel, u, 1.0)[0]
+    np.testing.assert_allclose(metric.params(u).as_vector(d), theta)
+    scaled = near.gradient(np.arange(5), kernel, theta, 0.3, 1.0)[0]
+    np.testing.assert_allclose(slope, scaled * [*theta[:-1], 0.3 * 0.7])
+
+
+def test_a_sum_finds_a_trend_beneath_a_pattern():
+    """A pattern in one column and a slow trend in another, added: no single metric serves both."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(3000, 4)).astype(np.float32)
+    y = np.sin(12 * X[:, 0]) + np.sin(12 * X[:, 1]) + np.sin(3 * X[:, 2]) + 0.05 * rng.normal(size=3000)
+    learner, rounds = CPULearner(X, y, seed=0, n_jobs=1), (60, 60, 60)
+    learn, judge = (probes_of(X, y, numbers) for numbers in (np.arange(500, 3000), np.arange(500)))
+    start = Hyperparameters(np.ones(4), 1.0, 0.1)
+    errors = []
+    for name, broad in (("matern32", None), ("matern32+matern32", Broad(0.5, np.full(4, 4.0)))):
+        kernel = get_kernel_or_sum(name)
+        params = refine(learner, learn, kernel, replace(start, broad=broad), rounds, np.random.default_rng(0))
+        law, _ = predict(learner, judge, kernel, params)
+        errors.append(np.sqrt(np.mean((judge.y - law.mean) ** 2)))
+    assert errors[1] < 0.9 * errors[0]
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -16,6 +16,7 @@ Array = NDArray[np.floating]
 class _Values:
     """Numbers and arrays that are checked when they are set, and compared by value."""
 
+    lengthscale: float | Array
     _limits: ClassVar[dict[str, tuple[str, Callable]]]
 
     def __post_init__(self):
@@ -38,6 +39,7 @@ class _Values:
 
 
 _POSITIVE, _NOT_NEGATIVE = ("positive", lambda value: value > 0), ("≥ 0", lambda value: value >= 0)
+_SHARE = "between 0 and 1", lambda value: (value >= 0) & (value <= 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,7 @@ class Broad(_Values):
     """Of σ_f²."""
     lengthscale: float | Array
 
-    _limits = {"share": ("between 0 and 1", lambda value: (value >= 0) & (value <= 1)), "lengthscale": _POSITIVE}
+    _limits: ClassVar = {"share": _SHARE, "lengthscale": _POSITIVE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class Hyperparameters(_Values):
     broad: Broad | None = None
     """Where the kernel is a sum of two."""
 
-    _limits = {"lengthscale": _POSITIVE, "kernel_variance": _POSITIVE, "noise_variance": _NOT_NEGATIVE}
+    _limits: ClassVar = {"lengthscale": _POSITIVE, "kernel_variance": _POSITIVE, "noise_variance": _NOT_NEGATIVE}
 
     def as_vector(self, d: int) -> Array:
         """(l_1 … l_d, σ_f², σ_ξ²); for a sum of kernels also (L_1 … L_d, share) of its second part."""

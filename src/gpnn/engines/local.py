@@ -31,7 +31,6 @@ tolerance: at least twice what would have kept every error below 1e-3, over real
 of 0.03 to 100 and σ_f²/σ_ξ² of 10 to 10⁷ (`benchmarks/precision.py`)."""
 
 
-
 def rounding(kernel: Kernel) -> tuple[int, int]:
     """For a sum of kernels, the larger of its parts'."""
     first, *second = (ROUNDING[part] for part in kernel.name.split("+"))

@@ -386,7 +386,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
 
     def _calibrate(self, X, y, holdout: Holdout, folds: list[Fold], engine: Engine, rng, report, noise) -> Verdict:
         """n_neighbors_ from the m-curve, then α, α(x) and the shape of errors, on the judges."""
-        settings = self.whitener_, get_kernel_or_sum(self.kernel_), self.params_, self.unbiased_mean, self._bar("calibrate")
+        kernel = get_kernel_or_sum(self.kernel_)
+        settings = self.whitener_, kernel, self.params_, self.unbiased_mean, self._bar("calibrate")
         judges = Judges(engine, X, y, len(holdout.hidden) > 0, *settings, noise)
         rows = holdout.judge
         if folds:
@@ -431,7 +432,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         return engine.hold(self.index_, self._y, self._noise)
 
     def _near(self) -> Near:
-        fitted = self.whitener_, get_kernel_or_sum(self.kernel_), self.params_, self.n_neighbors_, self.floor_, self._scale
+        kernel = get_kernel_or_sum(self.kernel_)
+        fitted = self.whitener_, kernel, self.params_, self.n_neighbors_, self.floor_, self._scale
         return Near(*fitted, self.unbiased_mean)
 
     def _inner_law(self, X, engine: Engine, known=None, near: Near | None = None) -> tuple[Prediction, float]:

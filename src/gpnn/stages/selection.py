@@ -31,7 +31,7 @@ _FIRST, _MORE = (40, 60), (100,)  # Adam steps by round of the first kernel, and
 _NEXT, _LAST = (50, 50), (100,) * 2  # of other kernels, in its metric; on larger samples
 _MOST_MAPPED, _FEWEST_MAPPED, _ROWS_OF_ELEMENT = 40, 1500, 10  # columns; rows, and for each element of the map
 _PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
-_PRICE = 0.01  # what a map or a sum of kernels must gain in `_score`: simpler ones are easier to read, and quicker
+_MAP_PRICE, _SUM_PRICE = 0.01, 0.03  # what they must gain in `_score`: without, a metric is easier to read, and quicker
 SUMS = ("matern32+matern32", "matern32+exponential", "exponential+exponential")
 """That are tried; those of two rougher or smoother kernels were never clearly better."""
 _BROAD = Broad(0.3, 4.0)  # where the second part begins: of lengthscales, in those of the first
@@ -73,6 +73,10 @@ class Candidate:
     crps: float = np.inf
     x_map: Array | None = None
     """What whitened rows are multiplied by before `params` apply: (d, d), None for nothing."""
+
+    @property
+    def price(self) -> float:
+        return (0.0 if self.x_map is None else _MAP_PRICE) + (_SUM_PRICE if "+" in self.kernel else 0.0)
 
     def row(self) -> dict:
         """For the report: what was tried, and its scores."""
@@ -372,4 +376,4 @@ def score(rmse: float, nll: float) -> float:
 
 
 def _score(candidate: Candidate) -> float:
-    return score(candidate.rmse, candidate.nll) + _PRICE * ((candidate.x_map is not None) + ("+" in candidate.kernel))
+    return score(candidate.rmse, candidate.nll) + candidate.price

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpnn import GPnnRegressor, Hyperparameters
+from gpnn import Broad, GPnnRegressor, Hyperparameters
 from gpnn.engines import Noise, Probes
 from gpnn.engines.cpu import CPU
 from gpnn.engines.local import make_solver
 from gpnn.engines.reference import Reference
 from gpnn.errors import InvalidInputError
-from gpnn.kernels import KERNELS
+from gpnn.kernels import KERNELS, get_kernel_or_sum
 from gpnn.neighbors import IVF, KDTree
 from gpnn.stages.whitening import Whitener
 
@@ -185,6 +185,24 @@ def test_learning_sees_the_same_slopes(engine, kernel, known, rng):
     np.testing.assert_allclose(ours[3][0].mean, law.mean, rtol=1e-8)
     np.testing.assert_allclose(ours[3][0].variance, law.variance, rtol=1e-8)
     np.testing.assert_allclose(ours[3][1], innovations, rtol=1e-6)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_sums_of_kernels_are_learned_and_solved_by_every_engine(engine, built, standard, data, known, rng):
+    kernel, params = get_kernel_or_sum("matern32+exponential"), Hyperparameters(0.5, 0.9, 0.05, Broad(0.4, 3.0))
+    agree(built.path(data[2], SIZES, kernel, params), standard.path(data[2], SIZES, kernel, params))
+    X, y = rng.normal(size=(90, 3)).astype(np.float32), rng.normal(size=90)
+    noise = Noise(rng.uniform(0.2, 2, 90), rng.uniform(0, 1, 90)) if known else None
+    probes = Probes(X[:7], y[:7], np.array([0, 1, 2, -1, 4, 5, 6]), noise[:7] if known else None)
+    found = []
+    for of in (CPU(1), engine):
+        near = of.learner(of.whiten(as_they_are(3), X), y, 0, noise).neighborhoods(probes, params.metric, 31)
+        law, innovations = near.predict(kernel, params)
+        found.append(
+            [*near.gradient(np.array([0, 3, 5]), kernel, params.as_vector(3), 0.3, 1.1), law.mean, innovations]
+        )
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8)
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from gpnn import Hyperparameters
+from gpnn import Broad, Hyperparameters
 from gpnn.engines.cpu import CPU
 from gpnn.engines.cpu.joint import CPUErrors
-from gpnn.kernels import KERNELS, squared_distances
+from gpnn.kernels import KERNELS, get_kernel_or_sum
 from gpnn.stages.whitening import Whitener
 
 M = 12
-PARAMS = Hyperparameters(0.4, 2.0, 0.02)
+PARAMS = Hyperparameters(0.4, 2.0, 0.02, Broad(0.3, np.array([0.3, 1.0])))  # the last for sums of kernels only
 
 
 def as_they_are(d: int) -> Whitener:
@@ -26,7 +26,7 @@ def true_covariance(X, Z, kernel, params=PARAMS, m=M):
     X, Z = X.astype(float), Z.astype(float)
 
     def k(A, B):
-        return params.kernel_variance * kernel.correlation(squared_distances(A, B) / params.lengthscale**2)
+        return params.kernel_variance * kernel.correlations(A, B, params)
 
     W = np.zeros((len(Z), len(X)))
     for q, z in enumerate(Z):
@@ -46,9 +46,9 @@ def data():
     return X, Z
 
 
-@pytest.fixture(params=KERNELS)
+@pytest.fixture(params=[*KERNELS, "matern32+exponential"])
 def kernel(request):
-    return KERNELS[request.param]
+    return get_kernel_or_sum(request.param)
 
 
 def off(found, true) -> float:

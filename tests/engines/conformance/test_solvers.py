@@ -1,12 +1,15 @@
 """Every solver gives the float64 reference's answers: means within 1e-3 sd, variances within 1e-3 of themselves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from gpnn import Hyperparameters
+from gpnn import Broad, Hyperparameters
 from gpnn.engines import reference
 from gpnn.engines.local import make_solver
-from gpnn.kernels import KERNELS
+from gpnn.kernels import KERNELS, get_kernel_or_sum
+from gpnn.stages.selection import SUMS
 
 REGIMES = {
     "noisy": Hyperparameters(1.0, 1.0, 0.3),
@@ -49,6 +52,22 @@ def test_regimes(solver, kernel, regime, rng):
     case = neighbourhoods(rng, 200)
     args = (*case, KERNELS[kernel], REGIMES[regime])
     assert_same(make_solver(solver)(*args), reference.solve(*args))
+
+
+@pytest.mark.parametrize("kernel", [*SUMS, "rbf+matern52", "exponential+rbf"])
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("broad", [Broad(0.3, np.array([4.0, 0.2, 30.0])), Broad(0.9, 5.0)])
+def test_sums_of_kernels(kernel, regime, broad, rng):
+    case = neighbourhoods(rng, 100)
+    args = (*case, get_kernel_or_sum(kernel), replace(REGIMES[regime], broad=broad))
+    assert_same(make_solver("cpu")(*args), reference.solve(*args))
+
+
+def test_a_sum_of_a_kernel_with_itself_is_that_kernel(rng):
+    case, params = neighbourhoods(rng, 50), REGIMES["ard"]
+    alone = make_solver("cpu")(*case, KERNELS["matern32"], params)
+    broad = replace(params, broad=Broad(0.4, params.lengthscale))
+    assert_same(make_solver("cpu")(*case, get_kernel_or_sum("matern32+matern32"), broad), alone)
 
 
 @pytest.mark.parametrize("solver", ["cpu"])

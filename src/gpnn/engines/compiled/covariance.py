@@ -86,7 +86,7 @@ def as_compiled(kernel: Kernel, params: Hyperparameters, d: int, numbers=KERNEL_
 
 
 def is_sum(kernel) -> bool:
-    return isinstance(kernel, types.BaseTuple) and any(isinstance(part, types.Array) for part in kernel)
+    return isinstance(kernel, types.Tuple) and any(isinstance(part, types.Array) for part in kernel.types)
 
 
 def no_distance(kernel, zero):

@@ -113,8 +113,8 @@ def regression(
     inverse = np.broadcast_to(1 / np.asarray(params.lengthscale, dtype=float), d).copy()
     for jitter in JITTERS:
         regress(
-            as_compiled(kernel, params, d), X, points, numbers, inverse, 1 + noise + jitter, np.isnan(rest), A, z, weights,
-            rest,
+            as_compiled(kernel, params, d), X, points, numbers, inverse, 1 + noise + jitter, np.isnan(rest), A, z,
+            weights, rest,
         )  # fmt: skip
         if not np.isnan(rest).any():
             return weights, rest, float(jitter)

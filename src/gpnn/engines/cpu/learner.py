@@ -111,10 +111,10 @@ class CPUNeighborhoods:
     ) -> tuple[Array, int, float]:
         d, m = self.rows.shape[1], self.neighbors.shape[1]
         gradient, outcomes, innovations = np.empty(len(theta)), np.empty((len(chosen), 2)), np.ones((len(chosen), m))
+        number = as_compiled(kernel, Hyperparameters.from_vector(theta, d), d)
         _, count = predictive_likelihoods(
-            as_compiled(kernel, Hyperparameters.from_vector(theta, d), d), self.probes.X[chosen], self.probes.y[chosen], self.rows, self.y,
-            self.neighbors[chosen], theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d, _n_slopes(kernel)),
-            gradient, outcomes,
+            number, self.probes.X[chosen], self.probes.y[chosen], self.rows, self.y, self.neighbors[chosen],
+            theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d, _n_slopes(kernel)), gradient, outcomes,
             innovations, share, typical, *self._noise(chosen),
         )  # fmt: skip
         return gradient, count, float(innovations[:, 1:].mean())
@@ -145,10 +145,9 @@ class CPUNeighborhoods:
 
         def one(part: slice) -> None:
             predictive_likelihoods(
-                number, self.probes.X[part], self.probes.y[part], self.rows, self.y,
-                self.neighbors[part], theta[:d].copy(), params.kernel_variance,
-                params.noise_variance, *scratch(m + 1, d, _n_slopes(kernel)), np.empty(len(theta)), outcomes[part], innovations[part],
-                1.0, 1.0, *self._noise(part),
+                number, self.probes.X[part], self.probes.y[part], self.rows, self.y, self.neighbors[part],
+                theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d, _n_slopes(kernel)), np.empty(len(theta)),
+                outcomes[part], innovations[part], 1.0, 1.0, *self._noise(part),
             )  # fmt: skip
 
         for_each_block(one, q, _PREDICTED, self.n_jobs)

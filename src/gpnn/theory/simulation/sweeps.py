@@ -41,7 +41,9 @@ def sweep(
         raise InvalidInputError(f"Cannot vary {', '.join(unknown)}. Choose from: {', '.join(PARAMETERS)}.")
     n_values = list(n_values)
     assumptions = [
-        (name, replace(assumed_params, **{name: float(value)})) for name, values in vary.items() for value in values
+        (name, replace(assumed_params, **{name: float(value)}))  # type: ignore[arg-type]
+        for name, values in vary.items()
+        for value in values
     ]
     rows = []
     with progress_bar(len(n_values) * (1 + len(assumptions)), progress) as bar:
