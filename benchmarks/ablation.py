@@ -61,6 +61,7 @@ OFF = {
     "no learned metric": ({"refine": False}, None),
     "one scale for all neighbourhoods": ({}, (refinement, {"_SHARE": 1.0})),
     "lengthscales, no linear map": ({"refine": "columns"}, None),
+    "no sums of kernels": ({}, (regressor, {"SUMS": ()})),
     "exponential kernel only": ({"kernel": "exponential"}, None),
     "no ranks": ({}, (regressor, {"WHITENINGS_TRIED": ["diagonal", "full"]})),
     "full whitening only": ({"whitening": "full"}, None),
