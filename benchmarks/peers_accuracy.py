@@ -13,8 +13,8 @@ from time import perf_counter
 import numpy as np
 
 import gpnn
-from data import split
-from gpnn import GPnnRegressor, Prediction, datasets, metrics
+from data import load, split
+from gpnn import GPnnRegressor, Prediction, metrics
 from peers import PEERS
 from report import read_results, write_results
 
@@ -63,7 +63,7 @@ def score(peer, X, y, X_test, y_test) -> dict[str, float]:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", default="protein", help="a name of `gpnn datasets list`")
+    parser.add_argument("--dataset", default="protein", help="a name of `gpnn datasets list`, or robot_arm")
     peers = {"gpnn": Ours, **PEERS}
     parser.add_argument("--peers", nargs="+", choices=peers, default=list(peers), metavar="PEER",
                         help=f"any of: {', '.join(peers)} (default: all)")  # fmt: skip
@@ -71,7 +71,7 @@ def main():
     parser.add_argument("--max-train", type=int, default=None, help="use only the first rows of each training set")
     parser.add_argument("--max-test", type=int, default=30_000, help="use only the first rows of each test set")
     args = parser.parse_args()
-    X, y = datasets.load(args.dataset)
+    X, y = load(args.dataset)
     if "gpnn" in args.peers:
         GPnnRegressor(random_state=0).fit(X[:5000], y[:5000]).predict(X[:10])  # compile
     results = {entry["peer"]: entry for entry in read_results(f"peers_{args.dataset}")}
