@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gpnn.engines.cpu.neighbors.cells import Rows
-from gpnn.engines.cpu.neighbors.shards import Cuts, Joined, Shards, boxes_of
+from gpnn.engines.cpu.neighbors.cuts import Cuts
+from gpnn.engines.cpu.neighbors.shards import Joined, Shards, boxes_of
 from gpnn.errors import InvalidInputError
 from gpnn.neighbors import IVF, Flat, KDTree, recall
 

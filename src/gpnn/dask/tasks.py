@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from distributed import get_worker
@@ -15,6 +14,7 @@ from distributed import get_worker
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.provenance import FitReport
 from gpnn.common.types import Array
+from gpnn.engines.cpu.neighbors.cuts import Cuts, Regions
 from gpnn.files import shards
 from gpnn.files.shards import Made, Run, Slice
 from gpnn.files.whole import HEAD
@@ -31,7 +31,8 @@ class Head:
 
     regressor: GPnnRegressor
     learned: Learned
-    cuts: Any
+    cuts: Cuts
+    regions: Regions | None
     report: dict
 
 
@@ -77,14 +78,22 @@ def sample(X, y, number: int, first: int, seed: int, highest: float) -> Drawn:
 
 
 def learn(
-    regressor: GPnnRegressor, parts: Sequence[Drawn], size: int, n: int, n_shards: int, names, threads: dict[str, int]
+    regressor: GPnnRegressor,
+    parts: Sequence[Drawn],
+    size: int,
+    n: int,
+    n_shards: int,
+    halo: float,
+    names,
+    threads: dict[str, int],
 ) -> Head:
     regressor.set_params(n_jobs=_threads(threads))
     report = FitReport(jitter=0.0, engine=f"dask, {sum(threads.values())} threads")
     learned = regressor._learn_from(Drawn.joined(list(parts)).fewest(size), n, report, names)
+    cuts, regions = regressor._cuts(learned, n_shards, n, halo)
     for name in ("index_", "_y"):  # of the sample
         regressor.__dict__.pop(name, None)
-    return Head(regressor, learned, regressor._cuts(learned, n_shards), dict(report))
+    return Head(regressor, learned, cuts, regions, dict(report))
 
 
 def router(head: Head) -> Head:
@@ -95,15 +104,14 @@ def router(head: Head) -> Head:
 
 def share_out(X, y, number: int, first: int, head: Head, folder: str) -> Run:
     model = head.regressor.set_params(n_jobs=1)
-    rows, rest, numbers, shard = model._shared_out(*rows_of(X, y, number), first, head.learned, head.cuts)
-    path = Path(folder) / RUNS / f"run-{number:06d}"
-    return shards.spill(path, rows, rest, numbers, shard, head.cuts.n_shards)
+    shared = model._shared_out(*rows_of(X, y, number), first, head.learned, head.cuts, head.regions)
+    return shards.spill(Path(folder) / RUNS / f"run-{number:06d}", shared, head.cuts.n_shards)
 
 
 def index(folder: str, slices: Sequence[Slice], k: int, d: int, head: Head) -> list[Made]:
     model = head.regressor
-    d = model._n_used(d)
-    return shards.make_shard(Path(folder), slices, k, d, model.index, model.n_neighbors_, head.learned.seed, 1)
+    settings = model._n_used(d), model.index, model.n_neighbors_, head.learned.seed, 1, head.regions
+    return shards.make_shard(Path(folder), slices, k, *settings)
 
 
 def finish(head: Head, made: Sequence[list[Made]], folder: str, memory: int, threads: dict[str, int]) -> dict:

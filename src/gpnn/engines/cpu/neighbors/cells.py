@@ -8,8 +8,9 @@ sort as the numbers do) above a row number: sorting keys sorts by distance, ties
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numba import uint32, uint64
@@ -24,6 +25,8 @@ from gpnn.engines.parallel import blocks
 STRIP = 16
 _GROUP = 4 * STRIP  # rows that `scan` compares at a time
 NONE = np.uint64(2**64 - 1)  # the key of no row
+DISTANCE, PLACE = np.uint64(32), np.uint64(2**32 - 1)  # of a key: by how much to shift, and what to mask
+_MOST_ALIKE = 2**16  # rows as far as each other that are looked through, where there is no tree
 
 
 def row_numbers(n: int) -> NDArray[np.integer]:
@@ -93,7 +96,7 @@ class Rows:
 
     def nearest(self, X: Array, n_neighbors: int) -> Neighbors:
         """The exact nearest rows, by comparing every row with every query."""
-        return sorted_neighbors(self.nearer(X, n_neighbors, everywhere(len(X))), n_neighbors)
+        return decoded(smallest(self.nearer(X, n_neighbors, everywhere(len(X))), n_neighbors), n_neighbors)
 
     def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
         """Keys of the nearest rows among those nearer than the bounds (q,), which are squared distances."""
@@ -107,6 +110,10 @@ class StoredIndex:
 
     order: NDArray[np.integer]
     _rows: Rows
+
+    @property
+    def exact(self) -> bool:
+        raise NotImplementedError
 
     def build(self, rows, n_neighbors, probes, n_jobs=None, random_state=0, progress=None) -> Self:
         """As `NeighborIndex` says."""
@@ -131,7 +138,22 @@ class StoredIndex:
 
     def query(self, X: Array, n_neighbors: int) -> Neighbors:
         """As `NeighborIndex` says."""
-        return sorted_neighbors(self.nearer(X, n_neighbors, everywhere(len(X))), n_neighbors)
+        keys = self.nearer(X, n_neighbors, everywhere(len(X)))
+        return in_table_order(keys, n_neighbors, X, self.order, self.tied if self.exact else None)
+
+    def tied(self, X: Array, squared: NDArray[np.float32], n: int) -> NDArray[np.uint64]:
+        """Of the rows exactly so far from the queries, the n that come first in the table: sorted keys (q, n), numbers
+        above places."""
+        wanted = n
+        while True:
+            wanted = min(8 * wanted, len(self.order))
+            keys = smallest(self.nearer(X, wanted, just_above(squared)), wanted)
+            if wanted == len(self.order) or (keys[:, -1] == NONE).all() or wanted > _MOST_ALIKE:
+                break
+        places = np.minimum(keys & PLACE, np.uint64(len(self.order) - 1))
+        numbered = self.order[places.astype(np.int64)].astype(np.uint64) << DISTANCE | places
+        numbered[(keys >> DISTANCE).astype(np.uint32) != bits_of(squared)[:, None]] = NONE
+        return smallest(numbered, n)
 
     def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
         """Keys of the nearest rows among those nearer than the bounds (q,), squared distances; in no order."""
@@ -171,12 +193,71 @@ def smallest(keys: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
     return nearest
 
 
-def sorted_neighbors(keys: NDArray[np.uint64], n_neighbors: int) -> Neighbors:
-    nearest = smallest(keys, n_neighbors)
-    if nearest.size and nearest[:, -1].max() == NONE:
+def decoded(keys: NDArray[np.uint64], n_neighbors: int) -> Neighbors:
+    """What sorted keys say."""
+    if keys.shape[1] < n_neighbors or (keys.size and keys[:, -1].max() == NONE):
         raise InvalidInputError(f"The index holds, or looked at, fewer than {n_neighbors} rows. Ask for fewer.")
-    squared = (nearest >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    return Neighbors((nearest & np.uint64(0xFFFFFFFF)).astype(np.int64), np.sqrt(squared))
+    return Neighbors((keys & PLACE).astype(np.int64), np.sqrt(squared_of(keys)))
+
+
+def squared_of(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
+    return (keys >> DISTANCE).astype(np.uint32).view(np.float32)
+
+
+def bits_of(squared: NDArray[np.float32]) -> NDArray[np.uint32]:
+    return squared.view(np.uint32)
+
+
+def just_above(squared: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A bound that lets rows in which are exactly so far."""
+    return np.nextafter(squared, np.float32(np.inf))
+
+
+Tied = Callable[[Array, NDArray[np.float32], int], NDArray[np.uint64]]
+"""`StoredIndex.tied`."""
+
+
+def in_table_order(keys: NDArray[np.uint64], n_neighbors: int, X: Array, order: Any, tied: Tied | None) -> Neighbors:
+    """The nearest rows, of those that are equally far the ones that come first in the table. So answers do not depend
+    on the order in which an index keeps rows, nor on how many indexes share them.
+
+    keys: all rows nearer than the farthest of them. order: numbers in the table by place. tied: None where the search
+    is approximate anyway.
+    """
+    if keys.shape[1] <= n_neighbors:
+        keys = np.pad(keys, [(0, 0), (0, n_neighbors + 1 - keys.shape[1])], constant_values=NONE)
+    keys.partition(n_neighbors, axis=1)
+    nearest, next_one = keys[:, :n_neighbors], keys[:, n_neighbors]
+    nearest.sort(axis=1)
+    found = decoded(nearest, n_neighbors)
+    equal = _as_far(nearest[:, 1:], nearest[:, :-1])
+    more = _as_far(nearest[:, -1], next_one) | (next_one == NONE)  # none: not kept, or not there
+    if not equal.any() and not more.any():
+        return found
+    some = np.flatnonzero(equal.any(axis=1))
+    nearest[some] = _by_number(nearest[some], order)
+    if tied is not None and len(order) > n_neighbors and more.any():
+        _choose_last(nearest, np.flatnonzero(more), X, tied)
+    return decoded(nearest, n_neighbors)
+
+
+def _as_far(keys: NDArray[np.uint64], others: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return (keys ^ others) <= PLACE
+
+
+def _by_number(keys: NDArray[np.uint64], order: Any) -> NDArray[np.uint64]:
+    """Sorted keys (q, m) with ties in the order of the table."""
+    numbers = order[(keys & PLACE).astype(np.int64)].astype(np.uint64)
+    return np.take_along_axis(keys, np.argsort(keys & ~PLACE | numbers, axis=1), axis=1)
+
+
+def _choose_last(nearest: NDArray[np.uint64], some: NDArray, X: Array, tied: Tied) -> None:
+    """Of `some` queries: rows as far as the last of their nearest, of which there may be more than were found."""
+    last = _as_far(nearest[some], nearest[some, -1:])
+    first = last.argmax(axis=1)
+    found = tied(X[some], squared_of(nearest[some, -1]), nearest.shape[1] - int(first.min()))
+    row, column = np.nonzero(last)
+    nearest[some[row], column] = nearest[some[row], column] & ~PLACE | found[row, column - first[row]] & PLACE
 
 
 @jit

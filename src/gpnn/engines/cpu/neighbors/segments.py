@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpnn.common.types import Array, Neighbors
-from gpnn.engines.cpu.neighbors.cells import NONE, STRIP, Rows, StoredIndex, everywhere, smallest, sorted_neighbors
+from gpnn.engines.cpu.neighbors.cells import NONE, STRIP, Rows, StoredIndex, decoded, everywhere, smallest
 from gpnn.engines.cpu.neighbors.flat import Flat
 
 _TAIL = 1024  # rows that every query is compared with
@@ -96,7 +96,7 @@ class Segments:
             farthest = (found[:, -1] >> np.uint64(32)).astype(np.uint32).view(np.float32)
             bounds = np.where(found[:, -1] == NONE, np.float32(np.inf), farthest)
         assert found is not None
-        return sorted_neighbors(found, n_neighbors)
+        return decoded(found, n_neighbors)
 
     def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
         starts = self._starts
