@@ -62,6 +62,44 @@ def test_batches_and_cuts_leave_no_trace(both, data, tmp_path):
     same(both[1].predict_distribution(queries), other.predict_distribution(queries))
 
 
+def many_ties():
+    """Rows on a grid, each several times with another target; queries on the grid and between."""
+    rng = np.random.default_rng(4)
+    X = rng.integers(-4, 5, size=(2000, 3)).astype(float)
+    queries = np.concatenate([X[:100], X[100:200] + 0.5])
+    return X, X[:, 0] + rng.normal(size=len(X)), queries
+
+
+def test_rows_as_far_as_each_other_are_the_same_ones_everywhere(tmp_path):
+    X, y, queries = many_ties()
+    settings = {"params": Hyperparameters(1.0, 1.0, 0.5), "n_neighbors": 40, "far": False, "random_state": 0}
+    in_memory = GPnnRegressor(**settings).fit(X, y)
+    for halo in (0, 0.9):
+        model = GPnnRegressor(**settings).fit_stream(in_batches(X, y), tmp_path / "model.gpnn", n_shards=6, halo=halo)
+        assert (model.fit_report_["rows_in_halos"] > 0) == (halo > 0)
+        assert sum(model.fit_report_["rows_by_shard"]) == len(X)
+        same(in_memory.predict_distribution(queries), model.predict_distribution(queries))
+        np.testing.assert_array_equal(in_memory.kneighbors(queries).indices, model.kneighbors(queries).indices)
+
+
+def test_border_rows_let_one_shard_answer_and_change_nothing(data, tmp_path):
+    X, y, queries = data
+    settings, plain = QUICK | {"n_neighbors": 15}, tmp_path / "plain.gpnn"
+    in_memory = GPnnRegressor(**settings).fit(X, y)
+    with_halos = GPnnRegressor(**settings).fit_stream(in_batches(X, y), tmp_path / "m.gpnn", n_shards=5, halo=0.9)
+    without = GPnnRegressor(**settings).fit_stream(in_batches(X, y), plain, n_shards=5)
+    with_halos.save(tmp_path / "copy.gpnn")
+    loaded = GPnnRegressor.load(tmp_path / "copy.gpnn")
+    for one in (with_halos, without, loaded):
+        same(in_memory.predict_distribution(queries), one.predict_distribution(queries))
+    shares = [one.index_.by_one_shard / one.index_.queries for one in (loaded, without)]
+    assert shares[0] > 0.8 > shares[1] + 0.1
+    joint, expected = (one.predict_distribution(queries[:30], joint=True) for one in (loaded, in_memory))
+    np.testing.assert_allclose(joint.covariance(), expected.covariance(), rtol=1e-3, atol=1e-6)
+    with pytest.raises(InvalidInputError, match=r"halo = 1\.5"):
+        GPnnRegressor(**QUICK).fit_stream(in_batches(X, y), tmp_path / "other.gpnn", halo=1.5)
+
+
 def test_a_loaded_model_explains_is_copied_and_says_what_it_cannot(both, data, tmp_path):
     in_memory, in_shards, _ = both
     np.testing.assert_array_equal(in_shards.explain(data[2][:3]).indices, in_memory.explain(data[2][:3]).indices)

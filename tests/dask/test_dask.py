@@ -82,6 +82,19 @@ def test_every_answer_is_that_of_one_machine(fitted, local, queries, data):
     assert scores == pytest.approx(local.evaluate(X, y, units="y"), rel=1e-12)
 
 
+def test_rows_as_far_as_each_other_and_rows_in_two_shards(client):
+    rng = np.random.default_rng(4)
+    X = rng.integers(-4, 5, size=(2000, D)).astype(float)
+    y, queries = X[:, 0] + rng.normal(size=len(X)), np.concatenate([X[:100], X[100:200] + 0.5])
+    arrays, local = (da.from_array(X, chunks=(700, D)), da.from_array(y, chunks=700)), GPnnRegressor(**GIVEN).fit(X, y)
+    model = DaskGPnnRegressor(client, n_shards=4, halo=0.9, **GIVEN).fit(*arrays)
+    assert model.fit_report_["rows_in_halos"] > 0
+    law, expected = model.predict_distribution(da.from_array(queries, chunks=(90, D))), local.predict_distribution(queries)
+    np.testing.assert_array_equal(law.mean, expected.mean)
+    np.testing.assert_array_equal(law.variance, expected.variance)
+    assert model.get_params()["halo"] == 0.9
+
+
 def test_the_report_says_what_moved(fitted):
     report = fitted.fit_report_
     assert (report["n"], report["partitions"], report["shards"], report["workers"]) == (N, 5, 3, 2)

@@ -190,7 +190,8 @@ class Shards:
         changed = np.flatnonzero(keys[:, 0] != NONE)
         some = queries[changed]
         both = np.concatenate([found[some], keys[changed]], axis=1)
-        found[some] = smallest(both if self.regions is None else self._once(both), found.shape[1])
+        first = self.regions is None or (both[:, 0] == NONE).all()  # no row of another shard, or none yet
+        found[some] = smallest(both if first else self._once(both), found.shape[1])
 
     def _once(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Without rows that come a second time, from another shard: as far as the first, and of the same number."""
