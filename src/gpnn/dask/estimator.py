@@ -121,7 +121,7 @@ class DaskGPnnRegressor:
         """The scores of `GPnnRegressor.evaluate`, over all partitions."""
         self._local()._check_units(units)
         X_parts, y_parts = partitions.aligned(X, y)
-        asked = [(X, y, self._path(), units, k) for k, (X, y) in enumerate(zip(X_parts, y_parts, strict=True))]
+        asked = [(X, y, self._path(), self._engine, units, k) for k, (X, y) in enumerate(zip(X_parts, y_parts, strict=True))]
         key, client = f"gpnn-evaluate-{uuid.uuid4().hex}", self._client()
         todo = [delayed(tasks.scores)(*some, dask_key_name=(key, some[-1])) for some in asked]
         found = client.gather(client.compute(todo))
@@ -147,20 +147,25 @@ class DaskGPnnRegressor:
 
     def to_local(self) -> GPnnRegressor:
         """The model in this process, its shards mapped."""
-        return GPnnRegressor.load(self._path())
+        return GPnnRegressor.load(self._path()).set_params(engine=self._engine)
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _answered(self, X, kind: str, asked=None) -> list[Any]:
         path = self._path()
-        answer: Callable = partial(tasks.answers, folder=path, kind=kind, asked=asked)
-        name = f"gpnn-predict-{tokenize(X, path, tasks.stamp(path), kind, asked)}"
+        answer: Callable = partial(tasks.answers, folder=path, engine=self._engine, kind=kind, asked=asked)
+        name = f"gpnn-predict-{tokenize(X, path, tasks.stamp(path), repr(self._engine), kind, asked)}"
         return partitions.answered(X, answer, tasks.width(kind, asked), name)
 
     def _path(self) -> str:
         if "fit_report_" not in self.__dict__:
             raise NotFittedError("This DaskGPnnRegressor is not fitted yet. Call fit(X, y), or load(folder).")
         return str(self._where)
+
+    @property
+    def _engine(self) -> Any:
+        """Of the workers."""
+        return self.settings.get("engine", "cpu")
 
     def _local(self) -> GPnnRegressor:
         return tasks.loaded(self._path())

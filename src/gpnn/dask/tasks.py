@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from distributed import get_worker
@@ -138,11 +139,11 @@ def host(address: str) -> str:
 # --- predictions ------------------------------------------------------------------------------------------------------
 
 
-def answers(X, folder: str, kind: str, asked, number: int = -1) -> Array:
+def answers(X, folder: str, engine: Any, kind: str, asked, number: int = -1) -> Array:
     """Columns of what was asked for (n, k)."""
     if len(X) == 0:
         return np.zeros((0, width(kind, asked)))
-    model = loaded(folder)
+    model = loaded(folder, engine)
     rows = finite(X, "X" if number < 0 else f"Partition {number}: X")
     if kind == "kneighbors":
         found = model.kneighbors(_named(model, rows))
@@ -159,17 +160,17 @@ def width(kind: str, asked) -> int:
     return 3 if kind == "law" else len(asked) if kind == "quantiles" else 2 * asked
 
 
-def scores(X, y, folder: str, units: str, number: int) -> tuple[int, dict[str, float]]:
+def scores(X, y, folder: str, engine: Any, units: str, number: int) -> tuple[int, dict[str, float]]:
     X, y = rows_of(X, y, number)
     if len(y) == 0:
         return 0, {}
-    model = loaded(folder)
+    model = loaded(folder, engine)
     return len(y), model._scores(y, model.predict_distribution(_named(model, X)), units)
 
 
-def loaded(folder: str) -> GPnnRegressor:
-    """The model as it is there now, mapped once in each process."""
-    return _loaded(folder, stamp(folder))
+def loaded(folder: str, engine: Any = "cpu") -> GPnnRegressor:
+    """The model as it is there now, mapped once in each process; what its engine keeps on a device stays there."""
+    return _loaded(folder, stamp(folder)).set_params(engine=engine)
 
 
 def stamp(folder: str) -> int:

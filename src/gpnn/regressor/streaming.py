@@ -149,7 +149,7 @@ class Streaming:
         if isinstance(self.__dict__.get("index_"), Shards):
             raise InvalidInputError(
                 "The rows of this model lie in shards on disk, where this cannot be done: rows stay as they are, and "
-                "answers come from engine='cpu'. Fit again on the rows that are to count, or in memory."
+                "answers come from engine='cpu' or 'gpu'. Fit again on the rows that are to count, or in memory."
             )
 
     # --- the stages, which a cluster goes through too -----------------------------------------------------------------
@@ -163,10 +163,8 @@ class Streaming:
                 f"halo = {halo!r} is the share of queries that one shard is to answer: from 0 (none for sure, and no row "
                 "twice) to below 1, such as 0.9."
             )
-        if self.engine != "cpu":
-            raise InvalidInputError(
-                f"engine = {self.engine!r}: rows in shards are indexed by this machine's cores. Fit with engine='cpu'."
-            )
+        if not getattr(self._make_engine(), "searches_shards", False):
+            raise InvalidInputError(f"engine = {self.engine!r} cannot search shards. Fit with engine='cpu' or 'gpu'.")
         if self.holdout != "random":
             raise InvalidInputError(
                 f"holdout = {self.holdout!r} needs the whole table at once. Fit with holdout='random', or in memory."

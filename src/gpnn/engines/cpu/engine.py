@@ -32,7 +32,7 @@ class CPU:
     index: NeighborIndex
     y: Array
     noise: Noise | None
-    searches_segments = True
+    searches_segments = searches_shards = True
 
     def __init__(self, n_jobs: int | None = None, batch_size: int | None = None):
         self.n_jobs, self.batch_size = n_jobs, batch_size
