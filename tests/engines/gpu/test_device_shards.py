@@ -41,12 +41,12 @@ def as_on_cpu(gpu, model, queries, own=None):
 
 def test_answers_are_those_of_the_cpu(gpu, fitted):
     model, X = fitted
-    rows = model.whitener_.transform(X[:25]).astype(np.float32)
+    rows = model.whitener_.transform(X[:8]).astype(np.float32)
     held = as_on_cpu(gpu, model, rows + np.float32(0.01))
     assert len(held._here) == 4
-    as_on_cpu(gpu, model, rows, np.arange(25))  # each without itself
+    as_on_cpu(gpu, model, rows, np.arange(8))  # each without itself
     np.testing.assert_allclose(
-        GPnnRegressor.load(model.index_.folder).set_params(engine=gpu).predict(X[:10]), model.predict(X[:10]), atol=1e-3
+        GPnnRegressor.load(model.index_.folder).set_params(engine=gpu).predict(X[:4]), model.predict(X[:4]), atol=1e-3
     )
 
 
@@ -62,7 +62,7 @@ def test_where_there_is_room_for_one_the_others_leave(gpu, fitted, monkeypatch):
         def held():
             return sum(one._held for one in engines._on_device[model.index_].values())
 
-    held = as_on_cpu(gpu, model, model.whitener_.transform(X[:12] + 0.01).astype(np.float32))
+    held = as_on_cpu(gpu, model, model.whitener_.transform(X[:6] + 0.01).astype(np.float32))
     assert 1 <= len(held._here) < 4
     assert held is not device._held
 

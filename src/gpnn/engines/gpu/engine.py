@@ -17,7 +17,7 @@ from gpnn.engines.cpu.joint import CPUErrors
 from gpnn.engines.cpu.neighbors import IVF, NeighborIndex, make_index
 from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.engines.cpu.neighbors.shards import Shards
-from gpnn.engines.gpu.cells import Cells, without_own
+from gpnn.engines.gpu.cells import Cells, in_table_order, without_own
 from gpnn.engines.gpu.device import check_room, describe, find_device, free_bytes, in_blocks, upload
 from gpnn.engines.gpu.inverted import build_inverted
 from gpnn.engines.gpu.learner import GPULearner
@@ -57,7 +57,7 @@ class _Held:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Places (q, m), numbers in `build` and squared distances of the nearest rows, nearest first."""
         found, squared = (self.cells.exhaustive() if exhaustive else self.cells).nearest(X, n_neighbors)
-        return found, self.order[found], squared
+        return *in_table_order(found, self.order[found], squared), squared
 
     def system(self, places: torch.Tensor) -> tuple[Cells, torch.Tensor, torch.Tensor | None, torch.Tensor]:
         """What `solve_path` takes of the rows at these places."""
