@@ -223,6 +223,24 @@ def test_a_damaged_folder_is_named(both, data, tmp_path):
         GPnnRegressor.load(tmp_path)
 
 
+def test_a_damaged_shard_is_named_when_it_is_first_asked(both, data, tmp_path):
+    both[1].save(tmp_path / "model.gpnn")
+    shard = tmp_path / "model.gpnn" / "shard-00002.gpnn"
+    content = bytearray(shard.read_bytes())
+    content[-2000] ^= 1  # in the targets, which nothing else would show
+    shard.unlink()  # saved models share their files
+    shard.write_bytes(content)
+    model = GPnnRegressor.load(tmp_path / "model.gpnn")
+    with pytest.raises(FileError, match=r"shard-00002.*checksum"):
+        model.predict(data[2])
+    with pytest.raises(FileError, match="shard-00002"):
+        model.predict(data[2])
+    GPnnRegressor.load(tmp_path / "model.gpnn", verify=False).predict(data[2])
+    shard.write_bytes(content[:-64])
+    with pytest.raises(FileError, match=r"shard-00002.*bytes long"):
+        GPnnRegressor.load(tmp_path / "model.gpnn")
+
+
 def test_resident_pages_of_shards_are_let_go(both, data):
     model = GPnnRegressor.load(both[2])
     model.index_.memory = 1  # nothing may stay: every answer comes from the file anew

@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 from sklearn.exceptions import NotFittedError
 
 from gpnn import GPnnRegressor, Hyperparameters
-from gpnn.dask import DaskGPnnRegressor
+from gpnn.dask import DaskGPnnRegressor, tasks
 from gpnn.errors import InvalidInputError
 from gpnn.regressor.streaming import Sizes
 
@@ -214,6 +214,9 @@ def test_too_little_memory_is_said_before_anybody_dies(client, data, monkeypatch
     monkeypatch.setattr(Sizes, "most_at_once", 500)
     with pytest.raises(InvalidInputError, match="Partition 0 has 1,000 rows, and a worker's memory is enough for 500"):
         DaskGPnnRegressor(client, **GIVEN).fit(*arrays)
+    with pytest.raises(InvalidInputError, match=r"Shard 3 needs 1,048,576 MiB, and worker tcp.* left of its 2,048"):
+        client.submit(tasks.check_room, 2**40, "Shard 3").result()
+    client.submit(tasks.check_room, 2**20, "Shard 4").result()
     workers = {"tcp://a:1": {"memory_limit": 2**28, "nthreads": 1}}
     monkeypatch.setattr("gpnn.dask.estimator._workers", lambda client: workers)
     with pytest.raises(InvalidInputError, match="tcp://a:1 has 256 MiB"):

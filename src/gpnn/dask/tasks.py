@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from distributed import get_worker
 
 from gpnn.common.errors import InvalidInputError
@@ -20,7 +22,7 @@ from gpnn.files import shards
 from gpnn.files.shards import Made, Run, Slice
 from gpnn.files.whole import HEAD
 from gpnn.regressor import GPnnRegressor
-from gpnn.regressor.streaming import Learned
+from gpnn.regressor.streaming import Learned, Sizes
 from gpnn.stages.sampling import Drawn, draw
 
 RUNS = "runs"
@@ -104,12 +106,15 @@ def router(head: Head) -> Head:
 
 
 def share_out(X, y, number: int, first: int, head: Head, folder: str) -> Run:
+    check_room(len(X) * Sizes.bytes_shared_out(np.shape(X)[1]), f"Partition {number}, with {len(X):,} rows,")
     model = head.regressor.set_params(n_jobs=1)
     shared = model._shared_out(*rows_of(X, y, number), first, head.learned, head.cuts, head.regions)
     return shards.spill(Path(folder) / RUNS / f"run-{number:06d}", shared, head.cuts.n_shards)
 
 
 def index(folder: str, slices: Sequence[Slice], k: int, d: int, head: Head) -> list[Made]:
+    n = sum(part.end - part.begin for part in slices)
+    check_room(n * (4 * d + shards.BYTES_BESIDE), f"Shard {k}, with {n:,} rows,")
     model = head.regressor
     settings = model._n_used(d), model.index, model.n_neighbors_, head.learned.seed, 1, head.regions
     return shards.make_shard(Path(folder), slices, k, *settings)
@@ -125,6 +130,20 @@ def finish(head: Head, made: Sequence[list[Made]], folder: str, memory: int, thr
     model.set_params(n_jobs=None)
     shards.write_head(Path(folder), model, None, there, memory)
     return model.fit_report_
+
+
+def check_room(needed: int, what: str) -> None:
+    """Raise where this worker would run out of memory, which Dask would end it for; partitions that it keeps can go."""
+    worker: Any = get_worker()
+    limit = worker.memory_manager.memory_limit
+    kept = getattr(getattr(worker.data, "fast", None), "total_weight", 0)
+    free = (limit or math.inf) - max(0, psutil.Process().memory_info().rss - kept)
+    if needed > free:
+        raise InvalidInputError(
+            f"{what} needs {needed / 2**20:,.0f} MiB, and worker {worker.address} has {max(0, free) / 2**20:,.0f} left of "
+            f"its {limit / 2**20:,.0f}. Start workers with a larger memory_limit or fewer threads, or cut the rows into "
+            "more partitions and shards (n_shards)."
+        )
 
 
 def _threads(threads: dict[str, int]) -> int:

@@ -21,7 +21,7 @@ from gpnn.common.types import Array
 from gpnn.engines.cpu.neighbors import NeighborIndex, make_index
 from gpnn.engines.cpu.neighbors.cells import Rows, StoredIndex
 from gpnn.engines.cpu.neighbors.cuts import Regions, Shared
-from gpnn.engines.cpu.neighbors.shards import Joined, Shards, boxes_of
+from gpnn.engines.cpu.neighbors.shards import Joined, Once, Shards, boxes_of
 from gpnn.files import container
 from gpnn.files import model as model_file
 from gpnn.files.whole import HEAD, whole_folder, whole_or_nothing
@@ -132,10 +132,10 @@ def make_shard(
 
 
 def open_shards(folder: Path, made: Sequence[Made], memory: int | None, verify: bool = False) -> tuple[Shards, Joined]:
-    """The index and the targets, mapped."""
+    """The index and the targets, mapped. verify: checksums too, of each shard before its first answer."""
     parts, targets = [], []
     for shard in made:
-        content, arrays = container.read(folder / shard.file, verify)
+        content, arrays = container.read(folder / shard.file, verify=False)
         try:
             part, y = model_file.decode(content["index"], arrays), arrays["y"]
             if not isinstance(part, StoredIndex) or (part._rows.n, part._rows.d) != (shard.n, len(shard.low)):
@@ -149,6 +149,8 @@ def open_shards(folder: Path, made: Sequence[Made], memory: int | None, verify: 
     low, high = (np.array([getattr(one, side) for one in made]) for side in ("low", "high"))
     shards = Shards(parts, low, high, memory, _regions(made), [one.own for one in made])
     shards.made, shards.folder = list(made), folder
+    if verify:
+        shards.check = Once(shards.files, container.verify)
     return shards, Joined(targets)
 
 
@@ -170,7 +172,8 @@ def write_head(folder: Path, regressor, schema: dict | None, made: Sequence[Made
 
 
 def read(folder: Path, verify: bool = True) -> model_file.Stored:
-    """What is in the folder, its shards mapped. verify: checksums of the head; those of shards would read all rows."""
+    """What is in the folder, its shards mapped. verify: checksums of the head, and of shards when they are first asked:
+    nothing is read that no query needs."""
     if not (folder / HEAD).is_file():
         raise FileError(
             f"{folder} is not a file, nor a folder that gpnn made: there is no {HEAD} in it. Check the name."
@@ -180,7 +183,7 @@ def read(folder: Path, verify: bool = True) -> model_file.Stored:
         made = [Made(**{"own": one["n"], **one}) for one in content["shards"]["made"]]
         if not made or any(Path(one.file).name != one.file for one in made):
             raise ValueError("its shards are not named as they should be")
-        shards, y = open_shards(folder, made, content["shards"]["memory"])
+        shards, y = open_shards(folder, made, content["shards"]["memory"], verify)
     except container.MALFORMED as error:
         raise container.damaged(folder / HEAD, f"it tells of no shards ({error})") from error
     return model_file.restored(folder, content, arrays, {"index_": shards, "_y": y})

@@ -70,8 +70,13 @@ class Sizes:
 
     @property
     def most_at_once(self) -> int:
-        """Rows that can be shared out at a time: in float64, in float32, and sorted."""
-        return self.free // (20 * self.d + 60)
+        """Rows that can be shared out at a time."""
+        return self.free // self.bytes_shared_out(self.d)
+
+    @staticmethod
+    def bytes_shared_out(d: int) -> int:
+        """Of a row that is shared out: in float64, in float32, and sorted."""
+        return 20 * d + 60
 
     def n_shards(self, n: int, halo: float) -> int:
         """Half as many more where halos may make them larger."""

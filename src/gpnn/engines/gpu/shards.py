@@ -27,14 +27,15 @@ class _Shard:
 
 
 class HeldShards:
-    """What the device has of an index in shards. Rows are numbered by their places in all of them, as there."""
+    """What the device has of an index in shards. Rows are numbered by their places in all of them, as there. It does not
+    know the index itself: what is here leaves with that."""
 
     noise = None
 
     def __init__(self, index: Shards, y: Any, device: torch.device):
         self.device, self.n = device, index.n
         self.of = (y, None)
-        self._parts, self._targets = index.parts, y.parts  # not the index itself: what is here leaves with it
+        self._parts, self._targets, self._check = index.parts, y.parts, index.check
         self._starts = torch.from_numpy(np.asarray(index.order.starts)).to(device)
         self._low, self._high = (upload(side, device) for side in (index.low, index.high))
         self._regions = None
@@ -52,6 +53,7 @@ class HeldShards:
     def shard(self, k: int) -> _Shard:
         found = self._here.pop(k, None)
         if found is None:
+            self._check(k)
             needed = _bytes(self._parts[k])
             free = free_bytes(self.device)
             while self._here and self._held + needed > _SHARE * (free + self._held):

@@ -73,6 +73,18 @@ def gathered(places: NDArray, starts: NDArray, take: Sequence[Callable], shape: 
     return out.reshape(*places.shape, *shape)
 
 
+class Once:
+    """Does something to each file, when it is first needed."""
+
+    def __init__(self, files: Sequence[Path], do: Callable[[Path], None]):
+        self._left, self._do = dict(enumerate(files)), do
+
+    def __call__(self, k: int) -> None:
+        if (file := self._left.get(k)) is not None:
+            self._do(file)
+            self._left.pop(k, None)
+
+
 class Shards:
     """parts: the indexes; `order` of each are numbers in the whole table. low, high (k, d): the boxes of their rows.
 
@@ -84,6 +96,8 @@ class Shards:
     folder: Path | None = None
     made: Sequence[Any] = ()
     """Where they are mapped from: a file each, and what the head says of it (`files.shards`)."""
+    check: Callable[[int], None] = staticmethod(lambda k: None)
+    """Called with the number of a shard before it is asked: it raises where the file is damaged."""
 
     def __init__(
         self,
@@ -152,6 +166,7 @@ class Shards:
         for k, part in enumerate(self.parts):
             some = np.flatnonzero(gaps[:, k] <= squared)
             if len(some):
+                self.check(k)
                 keys = part.tied(X[some], squared[some], min(n, len(part.order)))
                 keys[keys != NONE] += np.uint64(self.order.starts[k])
                 both = np.sort(np.concatenate([found[some], keys], axis=1), axis=1)
@@ -184,6 +199,7 @@ class Shards:
         return found
 
     def _ask(self, k: int, X: Array, queries: NDArray, found: NDArray[np.uint64], reach: Array, nearer) -> None:
+        self.check(int(k))
         part, n = self.parts[k], min(found.shape[1], len(self.parts[k].order))
         keys = smallest(nearer(part, X[queries], n, _bounds(found[queries]), reach[queries]), n)
         keys[keys != NONE] += np.uint64(self.order.starts[k])  # the lower half is the row's place
