@@ -89,7 +89,10 @@ def test_rows_as_far_as_each_other_and_rows_in_two_shards(client):
     arrays, local = (da.from_array(X, chunks=(700, D)), da.from_array(y, chunks=700)), GPnnRegressor(**GIVEN).fit(X, y)
     model = DaskGPnnRegressor(client, n_shards=4, halo=0.9, **GIVEN).fit(*arrays)
     assert model.fit_report_["rows_in_halos"] > 0
-    law, expected = model.predict_distribution(da.from_array(queries, chunks=(90, D))), local.predict_distribution(queries)
+    law, expected = (
+        model.predict_distribution(da.from_array(queries, chunks=(90, D))),
+        local.predict_distribution(queries),
+    )
     np.testing.assert_array_equal(law.mean, expected.mean)
     np.testing.assert_array_equal(law.variance, expected.variance)
     assert model.get_params()["halo"] == 0.9

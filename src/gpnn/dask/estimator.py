@@ -121,7 +121,9 @@ class DaskGPnnRegressor:
         """The scores of `GPnnRegressor.evaluate`, over all partitions."""
         self._local()._check_units(units)
         X_parts, y_parts = partitions.aligned(X, y)
-        asked = [(X, y, self._path(), self._engine, units, k) for k, (X, y) in enumerate(zip(X_parts, y_parts, strict=True))]
+        asked = [
+            (X, y, self._path(), self._engine, units, k) for k, (X, y) in enumerate(zip(X_parts, y_parts, strict=True))
+        ]
         key, client = f"gpnn-evaluate-{uuid.uuid4().hex}", self._client()
         todo = [delayed(tasks.scores)(*some, dask_key_name=(key, some[-1])) for some in asked]
         found = client.gather(client.compute(todo))

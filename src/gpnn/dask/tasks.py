@@ -140,9 +140,9 @@ def check_room(needed: int, what: str) -> None:
     free = (limit or math.inf) - max(0, psutil.Process().memory_info().rss - kept)
     if needed > free:
         raise InvalidInputError(
-            f"{what} needs {needed / 2**20:,.0f} MiB, and worker {worker.address} has {max(0, free) / 2**20:,.0f} left of "
-            f"its {limit / 2**20:,.0f}. Start workers with a larger memory_limit or fewer threads, or cut the rows into "
-            "more partitions and shards (n_shards)."
+            f"{what} needs {needed / 2**20:,.0f} MiB, and worker {worker.address} has {max(0, free) / 2**20:,.0f} left "
+            f"of its {limit / 2**20:,.0f}. Start workers with a larger memory_limit or fewer threads, or cut the rows "
+            "into more partitions and shards (n_shards)."
         )
 
 

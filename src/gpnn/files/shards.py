@@ -32,14 +32,15 @@ BYTES_BESIDE = 40
 
 
 class Run(NamedTuple):
-    """Rows, whitened targets and numbers in one file, sorted by shard. Those of shard k's own begin at offsets[2k], those
-    of its halo at offsets[2k + 1]."""
+    """Rows, whitened targets and numbers in one file, sorted by shard. Those of shard k's own begin at offsets[2k],
+    those of its halo at offsets[2k + 1]."""
 
     path: Path
     offsets: NDArray[np.int64]
 
     def of(self, k: int) -> Slice:
-        return Slice(self.path, *self.offsets[2 * k : 2 * k + 3].tolist(), int(self.offsets[-1]))
+        begin, halo, end = self.offsets[2 * k : 2 * k + 3].tolist()
+        return Slice(self.path, begin, halo, end, int(self.offsets[-1]))
 
 
 class Slice(NamedTuple):

@@ -108,9 +108,9 @@ class Streaming:
 
         batches: a function that gives an iterator over (X, y), the same each time; it is called twice. memory: what
         this process may hold, such as "4GiB" or a number of bytes. n_shards: None for as many as that takes.
-        halo: the share of queries that one shard is to answer alone, such as 0.9; each then also holds rows of others on
-        its border, as deep as that takes. Answers stay the same. 0: each row is in one shard, and a query near a border
-        asks two. Predictions map what they touch. Several targets, known noise and weights are for `fit`.
+        halo: the share of queries that one shard is to answer alone, such as 0.9; each then also holds rows of others
+        on its border, as deep as that takes. Answers stay the same. 0: each row is in one shard, and a query near a
+        border asks two. Predictions map what they touch. Several targets, known noise and weights are for `fit`.
 
         n_rows: if it is known, so that progress can be told. names: of the columns. prepare: what is to be done to the
         sample before it is learned from, if batches() will then do the same. schema: what the file says of tables.
@@ -165,8 +165,8 @@ class Streaming:
         check_settings(self)
         if not (isinstance(halo, int | float) and 0 <= halo < 1):
             raise InvalidInputError(
-                f"halo = {halo!r} is the share of queries that one shard is to answer: from 0 (none for sure, and no row "
-                "twice) to below 1, such as 0.9."
+                f"halo = {halo!r} is the share of queries that one shard is to answer: from 0 (none for sure, and no "
+                "row twice) to below 1, such as 0.9."
             )
         if not getattr(self._make_engine(), "searches_shards", False):
             raise InvalidInputError(f"engine = {self.engine!r} cannot search shards. Fit with engine='cpu' or 'gpu'.")
@@ -287,9 +287,7 @@ class Streaming:
         with report.stage("calibrate"):
             recall = engine.recall(engine.whiten(self.whitener_, both.X[: min(128, len(judges))]), self.n_neighbors_)
             asked = int(SIZES[-1] if self.n_neighbors == "auto" else self.n_neighbors)
-            verdict = self._verdict(
-                engine, both, rest, min(asked, self.index_.n - 1), len(judges), rng, report
-            )
+            verdict = self._verdict(engine, both, rest, min(asked, self.index_.n - 1), len(judges), rng, report)
             report["recall"] = recall
         with report.stage("far"):
             self._far = None

@@ -1,4 +1,4 @@
-"""Shards on a device, which is emulated where there is none: as this machine's cores answer, whatever has room there."""
+"""Shards on a device, which is emulated where there is none: answers of this machine's cores, whatever has room."""
 
 import gc
 
@@ -8,11 +8,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from gpnn import GPnnRegressor, Hyperparameters  # noqa: E402
-from gpnn.common.kernels import get_kernel  # noqa: E402
-from gpnn.engines.cpu import CPU  # noqa: E402
-from gpnn.engines.gpu import engine as engines  # noqa: E402
-from gpnn.engines.gpu import shards as on_device  # noqa: E402
+from gpnn import GPnnRegressor, Hyperparameters
+from gpnn.common.kernels import get_kernel
+from gpnn.engines.cpu import CPU
+from gpnn.engines.gpu import engine as engines
+from gpnn.engines.gpu import shards as on_device
 
 GIVEN = {"params": Hyperparameters(0.5, 0.9, 0.05), "n_neighbors": 6, "calibration_size": 0, "random_state": 0}
 PATH = np.array([3, 6]), get_kernel("matern32"), GIVEN["params"]
@@ -24,7 +24,9 @@ def fitted(request, tmp_path_factory):
     X = rng.normal(size=(400, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=400)
     out = tmp_path_factory.mktemp("model") / "model.gpnn"
-    model = GPnnRegressor(**GIVEN, n_jobs=1, far=False).fit_stream(lambda: [(X, y)], out, n_shards=4, halo=request.param)
+    model = GPnnRegressor(**GIVEN, n_jobs=1, far=False).fit_stream(
+        lambda: [(X, y)], out, n_shards=4, halo=request.param
+    )
     return model, X
 
 
@@ -53,18 +55,17 @@ def test_answers_are_those_of_the_cpu(gpu, fitted):
 def test_where_there_is_room_for_one_the_others_leave(gpu, fitted, monkeypatch):
     model, X = fitted
     largest = max(on_device._bytes(part) for part in model.index_.parts)
-    device = gpu.hold(model.index_, model._y)
-    monkeypatch.setitem(engines._on_device, model.index_, {})
-    monkeypatch.setattr(on_device, "free_bytes", lambda _: 2 * largest - on.held() if on.held() else 2 * largest)
+    before = gpu.hold(model.index_, model._y)._held
+    kept = {}
+    monkeypatch.setitem(engines._on_device, model.index_, kept)
 
-    class on:  # what the device holds by now
-        @staticmethod
-        def held():
-            return sum(one._held for one in engines._on_device[model.index_].values())
+    def free_bytes(device):
+        return 2 * largest - sum(one._held for one in kept.values())
 
+    monkeypatch.setattr(on_device, "free_bytes", free_bytes)
     held = as_on_cpu(gpu, model, model.whitener_.transform(X[:6] + 0.01).astype(np.float32))
     assert 1 <= len(held._here) < 4
-    assert held is not device._held
+    assert held is not before
 
 
 def test_shards_leave_the_device_with_their_model(gpu, fitted):

@@ -134,8 +134,8 @@ def _decoded(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def in_table_order(
     found: torch.Tensor, numbers: torch.Tensor, squared: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Places (q, m) and numbers of rows, nearest first, with those that are equally far by their numbers, as the CPU has
-    them. Of rows as far as the last one, others may have been found there."""
+    """Places (q, m) and numbers of rows, nearest first, with those that are equally far by their numbers, as the CPU
+    has them. Of rows as far as the last one, others may have been found there."""
     some = torch.nonzero((squared[:, 1:] == squared[:, :-1]).any(dim=1))[:, 0]
     if len(some):
         turns = ((squared[some].view(torch.int32).long() << 32) | numbers[some]).argsort(dim=1)

@@ -134,14 +134,14 @@ class GPU:
     def _hold(self, index: NeighborIndex, y: Array, noise: Noise | None, cells: Cells | None) -> Self:
         device = find_device(self.device)
         held = _on_device.setdefault(index, {}).get(str(device))
-        if isinstance(index, Shards):
-            if held is None or held.of[0] is not y:
-                held = _on_device[index][str(device)] = HeldShards(index, y, device)
-        elif held is None or held.of[0] is not y or held.of[1] is not noise:
-            cells = cells or (Cells.of(index, device) if held is None else held.cells)
-            targets = upload(np.asarray(y, float), device)
-            of_noise = None if noise is None else upload(np.stack([noise.share, noise.known]).astype(float), device)
-            held = _Held(cells, upload(index.order, device).long(), targets, of_noise, (y, noise))
+        if held is None or held.of[0] is not y or held.of[1] is not noise:
+            if isinstance(index, Shards):
+                held = HeldShards(index, y, device)
+            else:
+                cells = cells or (held.cells if isinstance(held, _Held) else Cells.of(index, device))
+                targets = upload(np.asarray(y, float), device)
+                of_noise = None if noise is None else upload(np.stack([noise.share, noise.known]).astype(float), device)
+                held = _Held(cells, upload(index.order, device).long(), targets, of_noise, (y, noise))
             _on_device[index][str(device)] = held
         engine = copy.copy(self)
         engine.index, engine.y, engine.noise, engine._held = index, y, noise, held

@@ -27,8 +27,8 @@ class _Shard:
 
 
 class HeldShards:
-    """What the device has of an index in shards. Rows are numbered by their places in all of them, as there. It does not
-    know the index itself: what is here leaves with that."""
+    """What the device has of an index in shards. Rows are numbered by their places in all of them, as there. It does
+    not know the index itself: what is here leaves with that."""
 
     noise = None
 

@@ -15,8 +15,8 @@ _ROUNDING = 1e-5  # of squared distances in float32, and more
 
 
 class Shared(NamedTuple):
-    """Rows as they will be kept: whitened, targets, numbers in the table, and their shards; halo (2, h): rows that other
-    shards hold too, and which."""
+    """Rows as they will be kept: whitened, targets, numbers in the table, and their shards; halo (2, h): rows that
+    other shards hold too, and which."""
 
     rows: NDArray[np.float32]
     y: Array

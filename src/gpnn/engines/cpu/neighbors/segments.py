@@ -61,7 +61,7 @@ class Segments:
 
     @property
     def exact(self) -> bool:
-        return all(part.exact for part in self.parts)  # type: ignore[attr-defined]
+        return all(part.exact for part in self.parts)
 
     def column(self, name: str) -> NDArray:
         return self._columns[name].room[: self.n]
