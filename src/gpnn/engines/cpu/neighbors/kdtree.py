@@ -16,15 +16,13 @@ from gpnn.engines.compiled.vectors import fma, like, load16, mask_below, maximum
 from gpnn.engines.cpu.neighbors.cells import (
     STRIP,
     StoredIndex,
-    bits_of,
     fill_rest,
-    just_above,
     new_keys,
     row_numbers,
     scan,
-    smallest,
     sort,
 )
+from gpnn.engines.cpu.neighbors.keys import bits_of, just_above, smallest
 from gpnn.engines.parallel import for_each_block, n_threads, progress_bar
 
 _LEAF = 48  # smallest leaf: three strips

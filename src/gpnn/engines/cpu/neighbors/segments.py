@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpnn.common.types import Array, Neighbors
-from gpnn.engines.cpu.neighbors.cells import NONE, STRIP, Rows, StoredIndex, decoded, everywhere, smallest
+from gpnn.engines.cpu.neighbors.cells import STRIP, Rows, StoredIndex
 from gpnn.engines.cpu.neighbors.flat import Flat
+from gpnn.engines.cpu.neighbors.keys import NONE, decoded, everywhere, smallest
 
 _TAIL = 1024  # rows that every query is compared with
 _GONE = 1e19  # farther than any query can be, and its square still fits float32

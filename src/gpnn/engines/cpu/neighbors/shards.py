@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array, Neighbors
-from gpnn.engines.cpu.neighbors.cells import (
+from gpnn.engines.cpu.neighbors.cells import StoredIndex
+from gpnn.engines.cpu.neighbors.cuts import Regions
+from gpnn.engines.cpu.neighbors.ivf import IVF
+from gpnn.engines.cpu.neighbors.keys import (
     DISTANCE,
     NONE,
     PLACE,
-    StoredIndex,
     everywhere,
     in_table_order,
     smallest,
     squared_of,
 )
-from gpnn.engines.cpu.neighbors.cuts import Regions
-from gpnn.engines.cpu.neighbors.ivf import IVF
 
 _FARTHER = 1.03  # by which recall is what it was
 _ROUNDING = 1e-5  # of distances from boxes
