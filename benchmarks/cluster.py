@@ -3,7 +3,7 @@
 python benchmarks/cluster.py --rows 10000000                     # about four minutes on two cores; 2 GiB of disk
 python benchmarks/cluster.py --rows 10000000 --workers 1         # where only one core is free
 
-Twice: with each row in one of 16 shards, and with border rows in several, so that one shard answers nine queries in ten.
+Twice: with each row in one of 16 shards, and with border rows in several, so that one answers nine queries in ten.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import numpy as np
 
 from beyond_memory import make, scored
 from report import write_results
-
 
 HALOS = {"dask": 0.0, "halo": 0.92}  # a little more than 90 %: how deep halos are is learned from a sample
 

@@ -144,6 +144,30 @@ def test_rows_set_aside_or_that_stand_for_something_else_are_no_neighbours(data,
     assert np.abs(model.predict(queries)).max() < 10
 
 
+def test_queries_of_new_groups_or_later_times(tmp_path, few_steps, monkeypatch):
+    rng = np.random.default_rng(5)
+    X, groups = rng.normal(size=(900, 2)), np.repeat([f"patient {k}" for k in range(30)], 30)
+    y = X[:, 0] + np.repeat(rng.normal(size=30), 30) + 0.1 * rng.normal(size=900)
+
+    def batches(labels):
+        return lambda: ((X[at : at + 200], y[at : at + 200], labels[at : at + 200]) for at in range(0, 900, 200))
+
+    settings = QUICK | {"refine": "columns", "whitening": "diagonal", "far": True}
+    out, queries = tmp_path / "model.gpnn", rng.normal(size=(50, 2))
+    model = GPnnRegressor(**settings).fit_stream(batches(groups), out, n_shards=2, to_come="groups")
+    in_memory = GPnnRegressor(**settings).fit(X, y, groups=groups)
+    same(in_memory.predict_distribution(queries), model.predict_distribution(queries))
+    monkeypatch.setattr(Sizes, "sample", 600)
+    for to_come, labels in (("groups", groups), ("times", np.arange(900.0))):
+        part = GPnnRegressor(**settings).fit_stream(batches(labels), out, n_shards=2, to_come=to_come)
+        assert part._far.mixture.edge == -np.inf  # all queries are taken to be such
+        assert np.median(part.predict(queries, return_std=True)[1]) > 0.2  # the noise within a group is 0.1
+    with pytest.raises(InvalidInputError, match=r"to_come = None, and batches\(\) gives a third array"):
+        GPnnRegressor(**settings).fit_stream(batches(groups), out)
+    with pytest.raises(InvalidInputError, match="gives nothing beside X and y"):
+        GPnnRegressor(**settings).fit_stream(in_batches(X, y), out, to_come="times")
+
+
 def test_the_paper_s_recipe_and_given_parameters(data, tmp_path):
     X, y, queries = data
     params = Hyperparameters(1.0, 1.0, 0.05)

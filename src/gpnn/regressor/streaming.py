@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array
 from gpnn.engines import make_engine
 from gpnn.engines.parallel import progress_bar
-from gpnn.stages.gaps import FEWEST_JUDGES, learn_far
+from gpnn.stages.hiding import check_queries_to_come
 from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges, Verdict
 from gpnn.stages.mean import add_mean
 from gpnn.stages.sampling import Drawn, Reservoir
@@ -36,8 +35,9 @@ from gpnn.stages.validation import check_settings
 if TYPE_CHECKING:  # compiled code, which is not imported before it is needed
     from gpnn.engines.cpu.neighbors.cuts import Cuts, Regions, Shared
 
-Batches = Callable[[], Iterable[tuple[Array, Array]]]
-"""Rows X (b, d) and y (b,), always the same and in the same order, as often as they are asked for."""
+Batches = Callable[[], Iterable[tuple]]
+"""Rows X (b, d) and y (b,), always the same and in the same order, as often as they are asked for; with groups or times
+(b,) as a third, if the fit was told so."""
 
 LEAST_MEMORY = 2**29
 _BASE = 350 * 2**20  # of the process itself, with compiled code and what reads tables
@@ -99,6 +99,7 @@ class Streaming:
         memory: int | str = "4GiB",
         n_shards: int | None = None,
         halo: float = 0.0,
+        to_come: str | None = None,
         n_rows: int | None = None,
         names: Sequence[str] | None = None,
         prepare: Callable[[Drawn], Drawn] | None = None,
@@ -110,7 +111,8 @@ class Streaming:
         this process may hold, such as "4GiB" or a number of bytes. n_shards: None for as many as that takes.
         halo: the share of queries that one shard is to answer alone, such as 0.9; each then also holds rows of others
         on its border, as deep as that takes. Answers stay the same. 0: each row is in one shard, and a query near a
-        border asks two. Predictions map what they touch. Several targets, known noise and weights are for `fit`.
+        border asks two. to_come: "groups" or "times", if batches give those too, as (X, y, groups): what `fit` takes
+        under that name. Predictions map what they touch. Several targets, known noise and weights are for `fit`.
 
         n_rows: if it is known, so that progress can be told. names: of the columns. prepare: what is to be done to the
         sample before it is learned from, if batches() will then do the same. schema: what the file says of tables.
@@ -125,8 +127,9 @@ class Streaming:
             report = FitReport(jitter=0.0, engine=self._make_engine().describe())
             with report.stage("sample"):
                 drawn, n, d = _sampled(batches, memory, self._stream_seed(), n_rows, self._bar("sample"))
+                _check_labels(drawn, to_come)
                 drawn = drawn if prepare is None else prepare(drawn)
-            learned = self._learn_from(drawn, n, report, names)
+            learned = self._learn_from(drawn, n, report, names, to_come)
             sizes = Sizes(memory, d)
             cuts, regions = self._cuts(learned, n_shards or sizes.n_shards(n, halo), n, halo)
             runs: list[shards.Run] = []
@@ -178,13 +181,21 @@ class Streaming:
     def _stream_seed(self: Any) -> int:
         return int(np.random.default_rng(check_random_state(self.random_state).randint(2**31)).integers(2**31))
 
-    def _learn_from(self: Any, drawn: Drawn, n: int, report: FitReport, names: Sequence[str] | None = None) -> Learned:
+    def _learn_from(
+        self: Any,
+        drawn: Drawn,
+        n: int,
+        report: FitReport,
+        names: Sequence[str] | None = None,
+        to_come: str | None = None,
+    ) -> Learned:
         """kernel_, whitener_, params_ and all else that `fit` learns, from a sample of n rows."""
         judges, sample = drawn.parted(0 if len(drawn) == n else min(MOST_JUDGES, len(drawn) // 4))
         whole = len(sample) == n
         settings = {} if whole else {"far": False} | self._safe_limits(drawn)
         X = sample.X if names is None else import_pandas().DataFrame(sample.X, columns=list(names), copy=False)
-        fitted = clone(self).set_params(**settings).fit(X, sample.y)
+        told = {to_come: sample.labels} if to_come is not None and whole else {}
+        fitted = clone(self).set_params(**settings).fit(X, sample.y, **told)
         mine = self.get_params(deep=False)
         self.__dict__.update({name: value for name, value in vars(fitted).items() if name not in mine})
         del self.__dict__["fit_report_"]  # not fitted until this fit is complete
@@ -194,7 +205,7 @@ class Streaming:
         if not whole and not self.return_rows:
             left_out = judges.numbers
         return Learned(
-            judges, sample, left_out, np.array(report.get("sentinels", []), float), whole, self._stream_seed()
+            judges, sample, left_out, np.array(report.get("sentinels", []), float), whole, self._stream_seed(), to_come
         )
 
     def _safe_limits(self: Any, drawn: Drawn) -> dict[str, Any]:
@@ -290,11 +301,9 @@ class Streaming:
             verdict = self._verdict(engine, both, rest, min(asked, self.index_.n - 1), len(judges), rng, report)
             report["recall"] = recall
         with report.stage("far"):
-            self._far = None
-            if self.far and "candidates" in report and len(verdict.rows) >= FEWEST_JUDGES:
-                plain = partial(self._whitener, mode=report["whitening"], warn=False)
-                y = self.whitener_.transform_y(rest)
-                self._far = learn_far(both.X, y, self._near(), verdict, None, plain, engine, rng, self._bar("far"))
+            told = {} if learned.to_come is None else {learned.to_come: both.labels}
+            queries = check_queries_to_come(self, len(both), **({"groups": None, "times": None} | told))
+            self._far = self._learn_far(both.X, rest, verdict, queries, engine, rng, report, None)
         self._number_in_table(both.numbers)
 
     def _verdict(self: Any, engine, both: Drawn, rest: Array, n_neighbors: int, n_judges: int, rng, report) -> Verdict:
@@ -321,15 +330,17 @@ class Learned:
     whole: bool
     """Whether the sample is the whole table."""
     seed: int
+    to_come: str | None = None
+    """What the labels of judges and sample are: groups, or times."""
 
 
 def _sampled(batches: Batches, memory: int, seed: int, n: int | None, progress) -> tuple[Drawn, int, int]:
     reservoir = None
     with progress_bar(n, progress) as bar:
-        for X, y in batches():
+        for X, y, *labels in batches():
             if reservoir is None:
                 reservoir = Reservoir(Sizes(memory, X.shape[1]).sample, seed, n)
-            reservoir.add(X, y)
+            reservoir.add(X, y, *labels)
             bar.update(len(y))
     if reservoir is None or reservoir.n < 2:
         raise InvalidInputError("There are fewer than two rows to learn from. Check that batches() gives some.")
@@ -337,12 +348,21 @@ def _sampled(batches: Batches, memory: int, seed: int, n: int | None, progress) 
     return drawn, reservoir.n, drawn.X.shape[1]
 
 
+def _check_labels(drawn: Drawn, to_come: str | None) -> None:
+    if to_come not in (None, "groups", "times") or (to_come is None) != (drawn.labels is None):
+        given = "nothing" if drawn.labels is None else "a third array"
+        raise InvalidInputError(
+            f"to_come = {to_come!r}, and batches() gives {given} beside X and y. Say to_come='groups' or 'times', and "
+            "give (X, y, groups) or (X, y, times); or neither."
+        )
+
+
 def _runs(batches: Batches, size: int, n: int, progress: str | None):
     """(first row's number, X, y), in runs of about `size` rows."""
     held: list[tuple[Array, Array]] = []
     first = count = 0
     with progress_bar(n, progress) as bar:
-        for X, y in batches():
+        for X, y, *_ in batches():
             held.append((X, y))
             count += len(y)
             if count >= size:
