@@ -62,6 +62,44 @@ def test_batches_and_cuts_leave_no_trace(both, data, tmp_path):
     same(both[1].predict_distribution(queries), other.predict_distribution(queries))
 
 
+def many_ties():
+    """Rows on a grid, each several times with another target; queries on the grid and between."""
+    rng = np.random.default_rng(4)
+    X = rng.integers(-4, 5, size=(2000, 3)).astype(float)
+    queries = np.concatenate([X[:100], X[100:200] + 0.5])
+    return X, X[:, 0] + rng.normal(size=len(X)), queries
+
+
+def test_rows_as_far_as_each_other_are_the_same_ones_everywhere(tmp_path):
+    X, y, queries = many_ties()
+    settings = {"params": Hyperparameters(1.0, 1.0, 0.5), "n_neighbors": 40, "far": False, "random_state": 0}
+    in_memory = GPnnRegressor(**settings).fit(X, y)
+    for halo in (0, 0.9):
+        model = GPnnRegressor(**settings).fit_stream(in_batches(X, y), tmp_path / "model.gpnn", n_shards=6, halo=halo)
+        assert (model.fit_report_["rows_in_halos"] > 0) == (halo > 0)
+        assert sum(model.fit_report_["rows_by_shard"]) == len(X)
+        same(in_memory.predict_distribution(queries), model.predict_distribution(queries))
+        np.testing.assert_array_equal(in_memory.kneighbors(queries).indices, model.kneighbors(queries).indices)
+
+
+def test_border_rows_let_one_shard_answer_and_change_nothing(data, tmp_path):
+    X, y, queries = data
+    settings, plain = QUICK | {"n_neighbors": 15}, tmp_path / "plain.gpnn"
+    in_memory = GPnnRegressor(**settings).fit(X, y)
+    with_halos = GPnnRegressor(**settings).fit_stream(in_batches(X, y), tmp_path / "m.gpnn", n_shards=5, halo=0.9)
+    without = GPnnRegressor(**settings).fit_stream(in_batches(X, y), plain, n_shards=5)
+    with_halos.save(tmp_path / "copy.gpnn")
+    loaded = GPnnRegressor.load(tmp_path / "copy.gpnn")
+    for one in (with_halos, without, loaded):
+        same(in_memory.predict_distribution(queries), one.predict_distribution(queries))
+    shares = [one.index_.by_one_shard / one.index_.queries for one in (loaded, without)]
+    assert shares[0] > 0.8 > shares[1] + 0.1
+    joint, expected = (one.predict_distribution(queries[:30], joint=True) for one in (loaded, in_memory))
+    np.testing.assert_allclose(joint.covariance(), expected.covariance(), rtol=1e-3, atol=1e-6)
+    with pytest.raises(InvalidInputError, match=r"halo = 1\.5"):
+        GPnnRegressor(**QUICK).fit_stream(in_batches(X, y), tmp_path / "other.gpnn", halo=1.5)
+
+
 def test_a_loaded_model_explains_is_copied_and_says_what_it_cannot(both, data, tmp_path):
     in_memory, in_shards, _ = both
     np.testing.assert_array_equal(in_shards.explain(data[2][:3]).indices, in_memory.explain(data[2][:3]).indices)
@@ -104,6 +142,30 @@ def test_rows_set_aside_or_that_stand_for_something_else_are_no_neighbours(data,
     assert not np.isin(np.arange(0, N, 50), numbers).any()
     assert not np.isin(model.calibration_rows_, numbers).any()
     assert np.abs(model.predict(queries)).max() < 10
+
+
+def test_queries_of_new_groups_or_later_times(tmp_path, few_steps, monkeypatch):
+    rng = np.random.default_rng(5)
+    X, groups = rng.normal(size=(900, 2)), np.repeat([f"patient {k}" for k in range(30)], 30)
+    y = X[:, 0] + np.repeat(rng.normal(size=30), 30) + 0.1 * rng.normal(size=900)
+
+    def batches(labels):
+        return lambda: ((X[at : at + 200], y[at : at + 200], labels[at : at + 200]) for at in range(0, 900, 200))
+
+    settings = QUICK | {"refine": "columns", "whitening": "diagonal", "far": True}
+    out, queries = tmp_path / "model.gpnn", rng.normal(size=(50, 2))
+    model = GPnnRegressor(**settings).fit_stream(batches(groups), out, n_shards=2, to_come="groups")
+    in_memory = GPnnRegressor(**settings).fit(X, y, groups=groups)
+    same(in_memory.predict_distribution(queries), model.predict_distribution(queries))
+    monkeypatch.setattr(Sizes, "sample", 600)
+    for to_come, labels in (("groups", groups), ("times", np.arange(900.0))):
+        part = GPnnRegressor(**settings).fit_stream(batches(labels), out, n_shards=2, to_come=to_come)
+        assert part._far.mixture.edge == -np.inf  # all queries are taken to be such
+        assert np.median(part.predict(queries, return_std=True)[1]) > 0.2  # the noise within a group is 0.1
+    with pytest.raises(InvalidInputError, match=r"to_come = None, and batches\(\) gives a third array"):
+        GPnnRegressor(**settings).fit_stream(batches(groups), out)
+    with pytest.raises(InvalidInputError, match="gives nothing beside X and y"):
+        GPnnRegressor(**settings).fit_stream(in_batches(X, y), out, to_come="times")
 
 
 def test_the_paper_s_recipe_and_given_parameters(data, tmp_path):
@@ -183,6 +245,24 @@ def test_a_damaged_folder_is_named(both, data, tmp_path):
         GPnnRegressor.load(tmp_path / "model.gpnn")
     with pytest.raises(FileError, match=r"no model\.gpnn in it"):
         GPnnRegressor.load(tmp_path)
+
+
+def test_a_damaged_shard_is_named_when_it_is_first_asked(both, data, tmp_path):
+    both[1].save(tmp_path / "model.gpnn")
+    shard = tmp_path / "model.gpnn" / "shard-00002.gpnn"
+    content = bytearray(shard.read_bytes())
+    content[-2000] ^= 1  # in the targets, which nothing else would show
+    shard.unlink()  # saved models share their files
+    shard.write_bytes(content)
+    model = GPnnRegressor.load(tmp_path / "model.gpnn")
+    with pytest.raises(FileError, match=r"shard-00002.*checksum"):
+        model.predict(data[2])
+    with pytest.raises(FileError, match="shard-00002"):
+        model.predict(data[2])
+    GPnnRegressor.load(tmp_path / "model.gpnn", verify=False).predict(data[2])
+    shard.write_bytes(content[:-64])
+    with pytest.raises(FileError, match=r"shard-00002.*bytes long"):
+        GPnnRegressor.load(tmp_path / "model.gpnn")
 
 
 def test_resident_pages_of_shards_are_let_go(both, data):

@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 from sklearn.exceptions import NotFittedError
 
 from gpnn import GPnnRegressor, Hyperparameters
-from gpnn.dask import DaskGPnnRegressor
+from gpnn.dask import DaskGPnnRegressor, tasks
 from gpnn.errors import InvalidInputError
 from gpnn.regressor.streaming import Sizes
 
@@ -80,6 +80,22 @@ def test_every_answer_is_that_of_one_machine(fitted, local, queries, data):
     X, y, _ = data
     scores = fitted.evaluate(da.from_array(X, chunks=(1000, D)), da.from_array(y, chunks=1000), units="y")
     assert scores == pytest.approx(local.evaluate(X, y, units="y"), rel=1e-12)
+
+
+def test_rows_as_far_as_each_other_and_rows_in_two_shards(client):
+    rng = np.random.default_rng(4)
+    X = rng.integers(-4, 5, size=(2000, D)).astype(float)
+    y, queries = X[:, 0] + rng.normal(size=len(X)), np.concatenate([X[:100], X[100:200] + 0.5])
+    arrays, local = (da.from_array(X, chunks=(700, D)), da.from_array(y, chunks=700)), GPnnRegressor(**GIVEN).fit(X, y)
+    model = DaskGPnnRegressor(client, n_shards=4, halo=0.9, **GIVEN).fit(*arrays)
+    assert model.fit_report_["rows_in_halos"] > 0
+    law, expected = (
+        model.predict_distribution(da.from_array(queries, chunks=(90, D))),
+        local.predict_distribution(queries),
+    )
+    np.testing.assert_array_equal(law.mean, expected.mean)
+    np.testing.assert_array_equal(law.variance, expected.variance)
+    assert model.get_params()["halo"] == 0.9
 
 
 def test_the_report_says_what_moved(fitted):
@@ -201,6 +217,9 @@ def test_too_little_memory_is_said_before_anybody_dies(client, data, monkeypatch
     monkeypatch.setattr(Sizes, "most_at_once", 500)
     with pytest.raises(InvalidInputError, match="Partition 0 has 1,000 rows, and a worker's memory is enough for 500"):
         DaskGPnnRegressor(client, **GIVEN).fit(*arrays)
+    with pytest.raises(InvalidInputError, match=r"Shard 3 needs 1,048,576 MiB, and worker tcp.* left of its 2,048"):
+        client.submit(tasks.check_room, 2**40, "Shard 3").result()
+    client.submit(tasks.check_room, 2**20, "Shard 4").result()
     workers = {"tcp://a:1": {"memory_limit": 2**28, "nthreads": 1}}
     monkeypatch.setattr("gpnn.dask.estimator._workers", lambda client: workers)
     with pytest.raises(InvalidInputError, match="tcp://a:1 has 256 MiB"):

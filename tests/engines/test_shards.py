@@ -4,22 +4,31 @@ import numpy as np
 import pytest
 
 from gpnn.engines.cpu.neighbors.cells import Rows
-from gpnn.engines.cpu.neighbors.shards import Cuts, Joined, Shards, boxes_of
+from gpnn.engines.cpu.neighbors.cuts import Cuts
+from gpnn.engines.cpu.neighbors.shards import Joined, Shards, boxes_of
 from gpnn.errors import InvalidInputError
 from gpnn.neighbors import IVF, Flat, KDTree, recall
 
 
-def cut(X, shard_of, spec):
-    parts, boxes = [], []
+def cut(X, shard_of, spec, regions=None, halo=((), ())):
+    parts, boxes, own = [], [], []
     for k in np.unique(shard_of):
         numbers = np.flatnonzero(shard_of == k)
+        own.append(len(numbers))
+        numbers = np.concatenate([numbers, np.asarray(halo[0], int)[np.asarray(halo[1]) == k]])
         rows = Rows.allocate(len(numbers), X.shape[1])
         rows[:] = X[numbers]
-        boxes.append(boxes_of(rows))
+        boxes.append(boxes_of(rows, np.arange(len(numbers)) < own[-1]))
         index = spec.build(rows, 10, X[:100])
         index.order = numbers[index.order]
         parts.append(index)
-    return Shards(parts, *map(np.array, zip(*boxes, strict=True)))
+    return Shards(parts, *map(np.array, zip(*boxes, strict=True)), None, regions, own)
+
+
+def cut_with_halos(X, n_shards, spec, farthest, share):
+    cuts = Cuts.learn(X, n_shards)
+    shard_of, regions = cuts(X, np.arange(len(X))), cuts.with_halos(X, farthest, share)
+    return cut(X, shard_of, spec, regions, cuts.halo(X, shard_of, regions))
 
 
 def brute_force(X, queries, m):
@@ -53,6 +62,40 @@ def test_answers_do_not_depend_on_how_rows_were_cut(spec, n, d, m, rng):
         np.testing.assert_array_equal(index.order[found.indices], true)
         np.testing.assert_array_equal(index.points(found.indices), X[true])
         assert index.exact
+
+
+@pytest.mark.parametrize("spec", [KDTree(), Flat(), IVF(recall=1.0)], ids=["kdtree", "flat", "ivf, all cells"])
+@pytest.mark.parametrize("depth", [0.0, 0.05, 0.5])
+def test_rows_on_borders_are_in_several_shards_and_count_once(spec, depth, rng):
+    X, queries = make(rng, 2500, 3)
+    X[X[:, 0] > 1] = np.round(X[X[:, 0] > 1])
+    true = brute_force(X, queries, 60)
+    index = cut_with_halos(X, 6, spec, np.full(500, depth + 0.1), 0.7)
+    assert index.n == len(X) < len(index.order)
+    found = index.query(queries, 60)
+    np.testing.assert_array_equal(index.order[found.indices], true)
+    np.testing.assert_array_equal(index.points(found.indices), X[true])
+
+
+def test_halos_are_as_deep_as_the_share_of_queries_asked_for_needs(rng):
+    X = rng.uniform(size=(20_000, 3)).astype(np.float32)
+    farthest = cut(X, np.zeros(len(X), int), KDTree()).query(X[:2000], 20).distances[:, -1]
+    new, shares = rng.uniform(size=(2000, 3)).astype(np.float32), []
+    for share in (0.0, 0.8, 0.9, 0.98):
+        index = cut_with_halos(X, 8, KDTree(), farthest, share)
+        index.query(new, 19)
+        shares.append(index.by_one_shard / index.queries)
+        assert len(index.order) < (1 + share) * len(X) + 1
+    assert shares[0] < 0.7
+    np.testing.assert_allclose(shares[1:], [0.8, 0.9, 0.98], atol=0.03)
+
+
+def test_where_most_rows_are_in_one_place_no_halo_holds_them_all(rng):
+    X = rng.normal(size=(5000, 2)).astype(np.float32)
+    X[1000:] = X[0]
+    index = cut_with_halos(X, 5, KDTree(), np.full(500, 0.3), 0.9)
+    assert max(len(part.order) for part in index.parts) <= 2 * max(index.own)
+    np.testing.assert_array_equal(index.order[index.query(X[:30], 40).indices], brute_force(X, X[:30], 40))
 
 
 def test_a_query_asks_only_shards_that_could_hold_a_nearer_row(rng):

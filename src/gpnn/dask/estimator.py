@@ -26,6 +26,7 @@ from gpnn.regressor import GPnnRegressor
 from gpnn.regressor.streaming import LEAST_MEMORY, Sizes
 from gpnn.stages.sampling import highest_lot
 
+_OWN = ("client", "folder", "n_shards", "halo")
 _SHARE = 0.8  # of a worker's memory, that its tasks may take
 
 
@@ -38,6 +39,8 @@ class DaskGPnnRegressor:
     folder : where the model will be, seen by every worker under this name; None for a temporary one, where all workers
         are on this machine
     n_shards : None for as many as workers' memory asks for, and at least one for each thread
+    halo : the share of queries that one shard is to answer alone, such as 0.9, with rows of others on its border; 0 for
+        no row twice. Answers are the same
     settings : those of `GPnnRegressor`
 
     Attributes
@@ -45,16 +48,23 @@ class DaskGPnnRegressor:
     fit_report_ : that of `GPnnRegressor`, and what moved: bytes spilled, shards, queries answered by one shard
     """
 
-    def __init__(self, client: Client | None = None, *, folder=None, n_shards: int | None = None, **settings):
+    def __init__(
+        self,
+        client: Client | None = None,
+        *,
+        folder=None,
+        n_shards: int | None = None,
+        halo: float = 0.0,
+        **settings,
+    ):
         GPnnRegressor(**settings)  # refuses what it does not know
-        self.client, self.folder, self.n_shards, self.settings = client, folder, n_shards, settings
+        self.client, self.folder, self.n_shards, self.halo, self.settings = client, folder, n_shards, halo, settings
 
     def get_params(self, deep: bool = True) -> dict:
-        own = {"client": self.client, "folder": self.folder, "n_shards": self.n_shards}
-        return own | GPnnRegressor(**self.settings).get_params(deep)
+        return {name: getattr(self, name) for name in _OWN} | GPnnRegressor(**self.settings).get_params(deep)
 
     def set_params(self, **changes) -> DaskGPnnRegressor:
-        own: dict[str, Any] = {name: changes.pop(name) for name in ("client", "folder", "n_shards") if name in changes}
+        own: dict[str, Any] = {name: changes.pop(name) for name in _OWN if name in changes}
         GPnnRegressor(**self.settings).set_params(**changes)
         vars(self).update(own)
         self.settings |= changes
@@ -69,12 +79,12 @@ class DaskGPnnRegressor:
         X_parts, y_parts = partitions.aligned(X, y)
         names = partitions.names_of(X, y)
         regressor = GPnnRegressor(**self.settings)
-        regressor._begin_stream()
+        regressor._begin_stream(self.halo)
         place = self._place()
         with whole_folder(place, HEAD) as folder:
             _check_seen(client, folder)
             parts = list(zip(X_parts, y_parts, range(len(X_parts)), strict=True))
-            report = _Fit(client, folder, self.n_shards).run(regressor, parts, names)
+            report = _Fit(client, folder, self.n_shards, self.halo).run(regressor, parts, names)
         self._where, self.fit_report_ = place, report
         return self
 
@@ -111,7 +121,9 @@ class DaskGPnnRegressor:
         """The scores of `GPnnRegressor.evaluate`, over all partitions."""
         self._local()._check_units(units)
         X_parts, y_parts = partitions.aligned(X, y)
-        asked = [(X, y, self._path(), units, k) for k, (X, y) in enumerate(zip(X_parts, y_parts, strict=True))]
+        asked = [
+            (X, y, self._path(), self._engine, units, k) for k, (X, y) in enumerate(zip(X_parts, y_parts, strict=True))
+        ]
         key, client = f"gpnn-evaluate-{uuid.uuid4().hex}", self._client()
         todo = [delayed(tasks.scores)(*some, dask_key_name=(key, some[-1])) for some in asked]
         found = client.gather(client.compute(todo))
@@ -137,20 +149,25 @@ class DaskGPnnRegressor:
 
     def to_local(self) -> GPnnRegressor:
         """The model in this process, its shards mapped."""
-        return GPnnRegressor.load(self._path())
+        return GPnnRegressor.load(self._path()).set_params(engine=self._engine)
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _answered(self, X, kind: str, asked=None) -> list[Any]:
         path = self._path()
-        answer: Callable = partial(tasks.answers, folder=path, kind=kind, asked=asked)
-        name = f"gpnn-predict-{tokenize(X, path, tasks.stamp(path), kind, asked)}"
+        answer: Callable = partial(tasks.answers, folder=path, engine=self._engine, kind=kind, asked=asked)
+        name = f"gpnn-predict-{tokenize(X, path, tasks.stamp(path), repr(self._engine), kind, asked)}"
         return partitions.answered(X, answer, tasks.width(kind, asked), name)
 
     def _path(self) -> str:
         if "fit_report_" not in self.__dict__:
             raise NotFittedError("This DaskGPnnRegressor is not fitted yet. Call fit(X, y), or load(folder).")
         return str(self._where)
+
+    @property
+    def _engine(self) -> Any:
+        """Of the workers."""
+        return self.settings.get("engine", "cpu")
 
     def _local(self) -> GPnnRegressor:
         return tasks.loaded(self._path())
@@ -177,8 +194,8 @@ class DaskGPnnRegressor:
 class _Fit:
     """The stages, one after the other; what workers hand to each other stays with them, or is in the folder."""
 
-    def __init__(self, client: Client, folder: Path, n_shards: int | None):
-        self.client, self.folder, self.n_shards = client, str(folder), n_shards
+    def __init__(self, client: Client, folder: Path, n_shards: int | None, halo: float):
+        self.client, self.folder, self.n_shards, self.halo = client, str(folder), n_shards, halo
         self.memory, self.threads, self.name = _memory(client), _threads(client), uuid.uuid4().hex
         self.seconds: dict[str, float] = {}
         (folder / tasks.RUNS).mkdir()
@@ -190,7 +207,7 @@ class _Fit:
         _check_counts(counts, d, sizes)
         first_rows = np.cumsum([0, *(rows for rows, *_ in counts)]).tolist()
         n, parts = first_rows[-1], [(*part, first) for part, first in zip(parts, first_rows, strict=False)]
-        n_shards = self.n_shards or max(-(-n // sizes.shard), min(sum(self.threads.values()), n // 1000 or 1))
+        n_shards = self.n_shards or max(sizes.n_shards(n, self.halo), min(sum(self.threads.values()), n // 1000 or 1))
         head = self._learned(regressor, parts, sizes, n, n_shards, names)
         route = self.client.submit(tasks.router, head, key=f"gpnn-route-{self.name}")
         runs = self._each("share-out", tasks.share_out, [(*part, route, self.folder) for part in parts])
@@ -210,7 +227,7 @@ class _Fit:
             for k, part in enumerate(parts)
         ]
         drawn = self.client.compute(todo)
-        told = sizes.sample, n, n_shards, names, self.threads
+        told = sizes.sample, n, n_shards, self.halo, names, self.threads
         return self._one("learn", tasks.learn, regressor, drawn, *told)
 
     def _each(self, stage: str, task: Callable, arguments) -> list:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from distributed import get_worker
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.provenance import FitReport
 from gpnn.common.types import Array
+from gpnn.engines.cpu.neighbors.cuts import Cuts, Regions
 from gpnn.files import shards
 from gpnn.files.shards import Made, Run, Slice
 from gpnn.files.whole import HEAD
 from gpnn.regressor import GPnnRegressor
-from gpnn.regressor.streaming import Learned
+from gpnn.regressor.streaming import Learned, Sizes
 from gpnn.stages.sampling import Drawn, draw
 
 RUNS = "runs"
@@ -31,7 +34,8 @@ class Head:
 
     regressor: GPnnRegressor
     learned: Learned
-    cuts: Any
+    cuts: Cuts
+    regions: Regions | None
     report: dict
 
 
@@ -77,14 +81,22 @@ def sample(X, y, number: int, first: int, seed: int, highest: float) -> Drawn:
 
 
 def learn(
-    regressor: GPnnRegressor, parts: Sequence[Drawn], size: int, n: int, n_shards: int, names, threads: dict[str, int]
+    regressor: GPnnRegressor,
+    parts: Sequence[Drawn],
+    size: int,
+    n: int,
+    n_shards: int,
+    halo: float,
+    names,
+    threads: dict[str, int],
 ) -> Head:
     regressor.set_params(n_jobs=_threads(threads))
     report = FitReport(jitter=0.0, engine=f"dask, {sum(threads.values())} threads")
     learned = regressor._learn_from(Drawn.joined(list(parts)).fewest(size), n, report, names)
+    cuts, regions = regressor._cuts(learned, n_shards, n, halo)
     for name in ("index_", "_y"):  # of the sample
         regressor.__dict__.pop(name, None)
-    return Head(regressor, learned, regressor._cuts(learned, n_shards), dict(report))
+    return Head(regressor, learned, cuts, regions, dict(report))
 
 
 def router(head: Head) -> Head:
@@ -94,16 +106,18 @@ def router(head: Head) -> Head:
 
 
 def share_out(X, y, number: int, first: int, head: Head, folder: str) -> Run:
+    check_room(len(X) * Sizes.bytes_shared_out(np.shape(X)[1]), f"Partition {number}, with {len(X):,} rows,")
     model = head.regressor.set_params(n_jobs=1)
-    rows, rest, numbers, shard = model._shared_out(*rows_of(X, y, number), first, head.learned, head.cuts)
-    path = Path(folder) / RUNS / f"run-{number:06d}"
-    return shards.spill(path, rows, rest, numbers, shard, head.cuts.n_shards)
+    shared = model._shared_out(*rows_of(X, y, number), first, head.learned, head.cuts, head.regions)
+    return shards.spill(Path(folder) / RUNS / f"run-{number:06d}", shared, head.cuts.n_shards)
 
 
 def index(folder: str, slices: Sequence[Slice], k: int, d: int, head: Head) -> list[Made]:
+    n = sum(part.end - part.begin for part in slices)
+    check_room(n * (4 * d + shards.BYTES_BESIDE), f"Shard {k}, with {n:,} rows,")
     model = head.regressor
-    d = model._n_used(d)
-    return shards.make_shard(Path(folder), slices, k, d, model.index, model.n_neighbors_, head.learned.seed, 1)
+    settings = model._n_used(d), model.index, model.n_neighbors_, head.learned.seed, 1, head.regions
+    return shards.make_shard(Path(folder), slices, k, *settings)
 
 
 def finish(head: Head, made: Sequence[list[Made]], folder: str, memory: int, threads: dict[str, int]) -> dict:
@@ -118,6 +132,20 @@ def finish(head: Head, made: Sequence[list[Made]], folder: str, memory: int, thr
     return model.fit_report_
 
 
+def check_room(needed: int, what: str) -> None:
+    """Raise where this worker would run out of memory, which Dask would end it for; partitions that it keeps can go."""
+    worker: Any = get_worker()
+    limit = worker.memory_manager.memory_limit
+    kept = getattr(getattr(worker.data, "fast", None), "total_weight", 0)
+    free = (limit or math.inf) - max(0, psutil.Process().memory_info().rss - kept)
+    if needed > free:
+        raise InvalidInputError(
+            f"{what} needs {needed / 2**20:,.0f} MiB, and worker {worker.address} has {max(0, free) / 2**20:,.0f} left "
+            f"of its {limit / 2**20:,.0f}. Start workers with a larger memory_limit or fewer threads, or cut the rows "
+            "into more partitions and shards (n_shards)."
+        )
+
+
 def _threads(threads: dict[str, int]) -> int:
     """Of all workers on this one's machine: nothing else goes on meanwhile."""
     return threads.get(host(get_worker().address), 1)
@@ -130,11 +158,11 @@ def host(address: str) -> str:
 # --- predictions ------------------------------------------------------------------------------------------------------
 
 
-def answers(X, folder: str, kind: str, asked, number: int = -1) -> Array:
+def answers(X, folder: str, engine: Any, kind: str, asked, number: int = -1) -> Array:
     """Columns of what was asked for (n, k)."""
     if len(X) == 0:
         return np.zeros((0, width(kind, asked)))
-    model = loaded(folder)
+    model = loaded(folder, engine)
     rows = finite(X, "X" if number < 0 else f"Partition {number}: X")
     if kind == "kneighbors":
         found = model.kneighbors(_named(model, rows))
@@ -151,17 +179,17 @@ def width(kind: str, asked) -> int:
     return 3 if kind == "law" else len(asked) if kind == "quantiles" else 2 * asked
 
 
-def scores(X, y, folder: str, units: str, number: int) -> tuple[int, dict[str, float]]:
+def scores(X, y, folder: str, engine: Any, units: str, number: int) -> tuple[int, dict[str, float]]:
     X, y = rows_of(X, y, number)
     if len(y) == 0:
         return 0, {}
-    model = loaded(folder)
+    model = loaded(folder, engine)
     return len(y), model._scores(y, model.predict_distribution(_named(model, X)), units)
 
 
-def loaded(folder: str) -> GPnnRegressor:
-    """The model as it is there now, mapped once in each process."""
-    return _loaded(folder, stamp(folder))
+def loaded(folder: str, engine: Any = "cpu") -> GPnnRegressor:
+    """The model as it is there now, mapped once in each process; what its engine keeps on a device stays there."""
+    return _loaded(folder, stamp(folder)).set_params(engine=engine)
 
 
 def stamp(folder: str) -> int:

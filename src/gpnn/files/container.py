@@ -111,6 +111,17 @@ def read(path: Path, verify: bool = True) -> tuple[dict, dict[str, NDArray]]:
     return header.content, arrays
 
 
+def verify(path: Path) -> None:
+    """Raise unless the whole file is what was written. It is read once, a few megabytes at a time."""
+    with _opened(path) as file:
+        header = _read_header(path, file)
+        for name, entry, start, stop in _layout(header):
+            file.seek(start)
+            sums = [zlib.crc32(file.read(min(_BLOCK, stop - at))) for at in range(start, stop, _BLOCK)]
+            if sums != entry["crc32"]:
+                raise damaged(path, f"the array {name} does not match its checksum")
+
+
 def damaged(path: Path, what: str) -> FileError:
     return FileError(
         f"{path} cannot be used: {what}. It was damaged or altered after it was written. Copy it again from where it "

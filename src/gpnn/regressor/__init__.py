@@ -426,8 +426,9 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         if "targets_" in self.__dict__:
             raise self._ask_one()
         engine = self._make_engine()
-        if not getattr(engine, "searches_segments", False):
+        if not getattr(engine, "searches_shards", False):
             self._refuse_shards()
+        if not getattr(engine, "searches_segments", False):
             self._consolidate()
         return engine.hold(self.index_, self._y, self._noise)
 

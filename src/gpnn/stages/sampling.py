@@ -16,7 +16,8 @@ _WIDER = 6.0  # standard deviations
 
 @dataclass(frozen=True)
 class Drawn:
-    """Rows X (k, d), y (k,) with their numbers in the whole table and the lots that chose them; sorted by number."""
+    """Rows X (k, d), y (k,) with their numbers in the whole table and the lots that chose them; sorted by number.
+    labels (k,): their groups or times, if they have any."""
 
     X: Array
     y: Array
@@ -24,12 +25,15 @@ class Drawn:
     lots: Array
     reach: tuple[float, float]
     """The least and the largest y of all rows that they were drawn from."""
+    labels: NDArray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, chosen) -> Drawn:
-        return replace(self, X=self.X[chosen], y=self.y[chosen], numbers=self.numbers[chosen], lots=self.lots[chosen])
+        labels = None if self.labels is None else self.labels[chosen]
+        X, y, numbers, lots = (of[chosen] for of in (self.X, self.y, self.numbers, self.lots))
+        return replace(self, X=X, y=y, numbers=numbers, lots=lots, labels=labels)
 
     def fewest(self, k: int) -> Drawn:
         """Those with the k lowest lots."""
@@ -50,17 +54,19 @@ class Drawn:
             np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y", "numbers", "lots")
         )
         lows, highs = zip(*(part.reach for part in parts), strict=True)
-        return Drawn(X, y, numbers, lots, (min(lows), max(highs)))
+        labels = [part.labels for part in parts if part.labels is not None]
+        return Drawn(X, y, numbers, lots, (min(lows), max(highs)), np.concatenate(labels) if labels else None)
 
 
-def draw(X: Array, y: Array, first: int, seed: int, highest: float = 1.0) -> Drawn:
+def draw(X: Array, y: Array, first: int, seed: int, highest: float = 1.0, labels: NDArray | None = None) -> Drawn:
     """Of rows first, first + 1, … of a table, those whose lot is at most so high."""
     numbers = np.arange(first, first + len(y))
     lots = _lots(seed, first, first + len(y))
     chosen = np.flatnonzero(lots <= highest)
     X, y = np.asarray(X, float), np.asarray(y, float)
     reach = (float(y.min(initial=np.inf)), float(y.max(initial=-np.inf)))
-    return Drawn(X[chosen], y[chosen], numbers[chosen], lots[chosen], reach)
+    labels = None if labels is None else np.asarray(labels)[chosen]
+    return Drawn(X[chosen], y[chosen], numbers[chosen], lots[chosen], reach, labels)
 
 
 def highest_lot(size: int, n: int) -> float:
@@ -81,8 +87,8 @@ class Reservoir:
         self._parts: list[Drawn] = []
         self._held = 0
 
-    def add(self, X: Array, y: Array) -> None:
-        part = draw(X, y, self.n, self.seed, self._highest)
+    def add(self, X: Array, y: Array, labels: NDArray | None = None) -> None:
+        part = draw(X, y, self.n, self.seed, self._highest, labels)
         self.n += len(y)
         self._parts.append(part)
         self._held += len(part)

@@ -29,7 +29,7 @@ from gpnn.tables.joint import JointTables
 from gpnn.tables.reading import Table, as_table, names_files, open_tables
 from gpnn.tables.rows import CURE, in_common, larger_parts, read_rows, usable_rows, warn_of_dropped
 from gpnn.tables.scores import Scored
-from gpnn.tables.to_come import Watch, said
+from gpnn.tables.to_come import Group, Time, Watch, said
 from gpnn.tables.writing import check_output, writing
 
 ANSWERS = ("mean", "sd", "lower", "upper")
@@ -90,13 +90,13 @@ class TableModel(JointTables):
         globe. periodic: columns whose values come round again, and after how much, such as {"hour": 24}.
 
         memory, out: for tables larger than memory. They go through in a stream, at most so much is held ("4GiB"), and
-        the model is the folder `out`; see `GPnnRegressor.fit_stream`. Groups, times, noise and weights are not for it.
+        the model is the folder `out`; see `GPnnRegressor.fit_stream`. Noise and weights are not for it.
         """
         check_policy(missing)
         targets = named_once(target)
         if memory is not None:
             others = {"several targets": targets[1] if len(targets) > 1 else None}
-            check_stream(out, {"group": group, "time": time, "noise": noise, "weight": weight} | others)
+            check_stream(out, {"noise": noise, "weight": weight} | others)
         regressor = GPnnRegressor() if regressor is None else regressor
         table = _opened(table, "read" if regressor.verbose else None)
         to_come = said(table, targets, features, group, time)
@@ -112,8 +112,8 @@ class TableModel(JointTables):
         if not encoder.outputs:
             raise InvalidInputError(f"Every column of {table.name} has one value only. There is nothing to learn from.")
         if memory is not None and out is not None:
-            model = cls(encoder, regressor, targets[0], missing)
-            model._fit_stream(table, memory, Path(out))
+            model = cls(encoder, regressor, targets[0], missing, group, time)
+            model._fit_stream(table, memory, Path(out), to_come)
             return model
         watch = Watch(table, encoder, targets) if to_come is None and can_be_told(regressor) else None
         rows = read_rows(table, encoder, targets, missing, n_rows, to_come, watch, beside)
@@ -134,15 +134,15 @@ class TableModel(JointTables):
         target = targets[0] if len(targets) == 1 else targets
         return cls(encoder, regressor, target, missing, group, time, noise, weight)
 
-    def _fit_stream(self, table: Table, memory: int | str, out: Path) -> None:
+    def _fit_stream(self, table: Table, memory: int | str, out: Path, to_come: Group | Time | None) -> None:
         """The encoder learns what it needs to from the sample; after that, rows are encoded as they will be."""
         encoder, missing = self.encoder, self.missing
         learned = False
 
-        def batches() -> Iterator[tuple[Array, Array]]:
-            for rows in usable_rows(table, encoder, self.targets, missing):
+        def batches() -> Iterator[tuple]:
+            for rows in usable_rows(table, encoder, self.targets, missing, to_come):
                 X = encoder.impute(rows.X) if learned and missing == "impute" else rows.X
-                yield X, rows.y
+                yield (X, rows.y) if to_come is None else (X, rows.y, rows.labels)
 
         def learn(drawn: Drawn) -> Drawn:
             nonlocal learned
@@ -151,8 +151,9 @@ class TableModel(JointTables):
             return replace(drawn, X=encoder.impute(X) if missing == "impute" else X)
 
         self.regressor.fit_stream(
-            batches, out, memory=memory, n_rows=table.n_rows, names=encoder.outputs, prepare=learn, schema=self.schema
-        )
+            batches, out, memory=memory, n_rows=table.n_rows, names=encoder.outputs, prepare=learn, schema=self.schema,
+            to_come=None if to_come is None else to_come.argument,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, path: str | Path, verify: bool = True) -> TableModel:

@@ -45,6 +45,16 @@ def test_exact_answers(name, n, d, m, rng):
     assert all(len(set(row)) == m for row in found.indices)
 
 
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(("n", "d", "m"), [(4000, 2, 30), (3000, 5, 200), (600, 1, 600)])
+def test_rows_that_are_equally_far_are_taken_in_the_order_of_the_table(name, n, d, m, rng):
+    X, queries = (np.round(1.5 * rng.normal(size=(k, d))).astype(np.float32) for k in (n, 60))
+    squared = ((X[None] - queries[:, None]) ** 2).sum(axis=2)  # whole numbers: no rounding
+    expected = np.argsort(squared, axis=1, kind="stable")[:, :m]
+    index = build(EXACT[name], X, m)
+    np.testing.assert_array_equal(index.order[index.query(queries, m).indices], expected)
+
+
 @pytest.mark.parametrize("m", [32, 160, 400, 720])
 def test_rows_in_a_regular_pattern(m):
     """Near rows at regular intervals, which a sample at regular intervals sees all or none of."""

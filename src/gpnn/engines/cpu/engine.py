@@ -22,6 +22,7 @@ from gpnn.engines.parallel import for_each_block, n_threads
 
 _ROWS = 65_536  # that a thread whitens at a time
 _FEWER_ROWS = 1024  # where they are queries, and few
+_MOST, _MOST_OF_SHARDS = 64, 512  # queries that a thread answers at a time; to ask a shard takes a while by itself
 
 
 class CPU:
@@ -31,7 +32,7 @@ class CPU:
     index: NeighborIndex
     y: Array
     noise: Noise | None
-    searches_segments = True
+    searches_segments = searches_shards = True
 
     def __init__(self, n_jobs: int | None = None, batch_size: int | None = None):
         self.n_jobs, self.batch_size = n_jobs, batch_size
@@ -190,4 +191,6 @@ class CPU:
     def _queries_per_block(self, X_star, n_neighbors: int) -> int:
         if self.batch_size is not None:
             return self.batch_size
-        return min(64, max(1, 2**22 // (n_neighbors * X_star.shape[1])))
+        most = _MOST_OF_SHARDS if isinstance(self.index, Shards) else _MOST
+        fewest = -(-len(X_star) // (4 * n_threads(self.n_jobs)))  # so that no thread is without work
+        return min(max(_MOST, min(most, fewest)), max(1, 2**22 // (n_neighbors * X_star.shape[1])))

@@ -141,6 +141,9 @@ class CPUErrors:
         number = np.full(n, -1, np.int32)
         rows = np.flatnonzero(used)
         number[rows] = np.arange(len(rows))
+        if getattr(self.index, "regions", None) is not None:  # shards that hold some rows of each other
+            _, first, number[rows] = np.unique(self.index.order[rows], return_index=True, return_inverse=True)
+            rows = rows[first]
         return rows, number
 
     def _take_from_rows(self, values: Array, asked: Array) -> None:

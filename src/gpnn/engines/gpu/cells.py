@@ -131,6 +131,18 @@ def _decoded(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return keys & 0xFFFFFFFF, _squared(keys)
 
 
+def in_table_order(
+    found: torch.Tensor, numbers: torch.Tensor, squared: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Places (q, m) and numbers of rows, nearest first, with those that are equally far by their numbers, as the CPU
+    has them. Of rows as far as the last one, others may have been found there."""
+    some = torch.nonzero((squared[:, 1:] == squared[:, :-1]).any(dim=1))[:, 0]
+    if len(some):
+        turns = ((squared[some].view(torch.int32).long() << 32) | numbers[some]).argsort(dim=1)
+        found[some], numbers[some] = found[some].gather(1, turns), numbers[some].gather(1, turns)
+    return found, numbers
+
+
 def without_own(found: torch.Tensor, numbers: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     """`found` (q, m + 1) without the entry whose number is own[i], or without the last where there is none: (q, m)."""
     drop = numbers == own[:, None]

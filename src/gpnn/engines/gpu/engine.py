@@ -17,10 +17,12 @@ from gpnn.engines.cpu import CPU
 from gpnn.engines.cpu.joint import CPUErrors
 from gpnn.engines.cpu.neighbors import IVF, NeighborIndex, make_index
 from gpnn.engines.cpu.neighbors.cells import Rows
-from gpnn.engines.gpu.cells import Cells, without_own
+from gpnn.engines.cpu.neighbors.shards import Shards
+from gpnn.engines.gpu.cells import Cells, in_table_order, without_own
 from gpnn.engines.gpu.device import check_room, describe, find_device, free_bytes, in_blocks, upload
 from gpnn.engines.gpu.inverted import build_inverted
 from gpnn.engines.gpu.learner import GPULearner
+from gpnn.engines.gpu.shards import HeldShards
 from gpnn.engines.gpu.solver import solve_path
 from gpnn.engines.gpu.whitening import DeviceWhitening
 from gpnn.engines.local import LocalSolution, Noise
@@ -43,8 +45,27 @@ class _Held:
     of: tuple[Array, Noise | None]
     """The targets and the noise that these are copies of."""
 
+    @property
+    def n(self) -> int:
+        return self.cells.n
 
-_on_device: WeakKeyDictionary[NeighborIndex, dict[str, _Held]] = WeakKeyDictionary()
+    @property
+    def n_boxes(self) -> int:
+        return len(self.cells.starts)
+
+    def nearest(
+        self, X: torch.Tensor, n_neighbors: int, exhaustive: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Places (q, m), numbers in `build` and squared distances of the nearest rows, nearest first."""
+        found, squared = (self.cells.exhaustive() if exhaustive else self.cells).nearest(X, n_neighbors)
+        return *in_table_order(found, self.order[found], squared), squared
+
+    def system(self, places: torch.Tensor) -> tuple[Cells, torch.Tensor, torch.Tensor | None, torch.Tensor]:
+        """What `solve_path` takes of the rows at these places."""
+        return self.cells, self.y, self.noise, places
+
+
+_on_device: WeakKeyDictionary[NeighborIndex, dict[str, _Held | HeldShards]] = WeakKeyDictionary()
 """Indexes that were sent there already; they leave the device with their originals."""
 
 
@@ -55,7 +76,8 @@ class GPU:
     index: NeighborIndex
     y: Array
     noise: Noise | None
-    _held: _Held
+    searches_shards = True
+    _held: _Held | HeldShards
 
     def __init__(self, device: str = "cuda", n_jobs: int | None = None, batch_size: int | None = None):
         self.device, self.n_jobs, self.batch_size = device, n_jobs, batch_size
@@ -114,10 +136,13 @@ class GPU:
         device = find_device(self.device)
         held = _on_device.setdefault(index, {}).get(str(device))
         if held is None or held.of[0] is not y or held.of[1] is not noise:
-            cells = cells or (Cells.of(index, device) if held is None else held.cells)
-            targets = upload(np.asarray(y, float), device)
-            of_noise = None if noise is None else upload(np.stack([noise.share, noise.known]).astype(float), device)
-            held = _Held(cells, upload(index.order, device).long(), targets, of_noise, (y, noise))
+            if isinstance(index, Shards):
+                held = HeldShards(index, y, device)
+            else:
+                cells = cells or (held.cells if isinstance(held, _Held) else Cells.of(index, device))
+                targets = upload(np.asarray(y, float), device)
+                of_noise = None if noise is None else upload(np.stack([noise.share, noise.known]).astype(float), device)
+                held = _Held(cells, upload(index.order, device).long(), targets, of_noise, (y, noise))
             _on_device[index][str(device)] = held
         engine = copy.copy(self)
         engine.index, engine.y, engine.noise, engine._held = index, y, noise, held
@@ -126,8 +151,7 @@ class GPU:
     def recall(self, rows: torch.Tensor, n_neighbors: int) -> float:
         if self.index.exact:
             return 1.0
-        cells = self._held.cells
-        found, true = (of.nearest(rows, n_neighbors)[1] for of in (cells, cells.exhaustive()))
+        found, true = (self._held.nearest(rows, n_neighbors, exhaustive)[2] for exhaustive in (False, True))
         return float((found <= true[:, -1:] * (1 + 2e-6)).double().mean())  # squared distances
 
     def neighbors(self, X_star: Any, n_neighbors: int, progress: Any = None) -> Neighbors:
@@ -136,7 +160,7 @@ class GPU:
         distances = np.empty((len(X_star), n_neighbors), np.float32)
 
         def search(part: slice) -> None:
-            found, squared = self._held.cells.nearest(X_star[part], n_neighbors)
+            found, _, squared = self._held.nearest(X_star[part], n_neighbors)
             indices[part], distances[part] = found.cpu().numpy(), squared.sqrt().cpu().numpy()
 
         with shown(progress, len(X_star)) as bar:
@@ -157,18 +181,28 @@ class GPU:
             rows = X_star.cpu().numpy() if isinstance(X_star, torch.Tensor) else np.asarray(X_star, np.float32)
             own_cores = CPU(self.n_jobs, self.batch_size).hold(self.index, self.y, self.noise)
             return own_cores.path(rows, sizes, kernel, params, own, n_innovations, progress)
-        X_star, m, held = self._queries(X_star), int(sizes[-1]), self._held
+        X_star = self._queries(X_star)
+        if not isinstance(self._held, HeldShards):
+            return self._path(X_star, sizes, kernel, params, own, n_innovations, progress)
+        turns = self._held.turns(X_star)
+        order = turns.cpu().numpy()
+        alone = None if own is None else own[order]
+        found = self._path(X_star[turns], sizes, kernel, params, alone, n_innovations, progress)
+        return LocalSolution(*(part[np.argsort(order)] for part in found))
+
+    def _path(self, X_star: torch.Tensor, sizes, kernel, params, own, n_innovations, progress) -> LocalSolution:
+        m, held = int(sizes[-1]), self._held
         kept = m if n_innovations is None else min(m, n_innovations)
         mean, variance = np.empty((2, len(X_star), len(sizes)))
         jitter, innovations = np.empty(len(X_star)), np.empty((len(X_star), kept), np.float32)
 
         def predict(part: slice) -> None:
             if own is None:
-                neighbors, _ = held.cells.nearest(X_star[part], m)
+                neighbors, *_ = held.nearest(X_star[part], m)
             else:
-                near, _ = held.cells.nearest(X_star[part], min(m + 1, held.cells.n))
-                neighbors = without_own(near, held.order[near], upload(own[part], near.device))
-            found = solve_path(held.cells, held.y, held.noise, neighbors, X_star[part], kernel, params, sizes, kept)
+                near, numbers, _ = held.nearest(X_star[part], min(m + 1, held.n))
+                neighbors = without_own(near, numbers, upload(own[part], near.device))
+            found = solve_path(*held.system(neighbors), X_star[part], kernel, params, sizes, kept)
             mean[part], variance[part], jitter[part], innovations[part] = (values.cpu().numpy() for values in found)
 
         with shown(progress, len(X_star)) as bar:
@@ -193,7 +227,7 @@ class GPU:
     def _queries_per_block(self, n_neighbors: int) -> int:
         if self.batch_size is not None:
             return self.batch_size
-        each = 200 * n_neighbors + 16 * len(self._held.cells.starts)
+        each = 200 * n_neighbors + 16 * self._held.n_boxes
         return int(np.clip(_SHARE * free_bytes(find_device(self.device)) / each, 1, _MOST_QUERIES))
 
     def __getstate__(self) -> dict:

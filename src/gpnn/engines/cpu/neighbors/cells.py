@@ -1,8 +1,7 @@
 """Storage and search loops that every index here shares.
 
 Rows are kept in strips of sixteen, columns one after the other: row i, column k is `strips[i // 16, k, i % 16]`, so
-that sixteen rows are compared with a query at a time. Candidates are 64-bit keys, the bits of a squared distance (which
-sort as the numbers do) above a row number: sorting keys sorts by distance, ties by row, the same way on every run.
+that sixteen rows are compared with a query at a time.
 """
 
 from __future__ import annotations
@@ -19,11 +18,22 @@ from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array, Neighbors
 from gpnn.engines.compiled import inline, jit
 from gpnn.engines.compiled.vectors import fma, like, load16, mask_below, store, trailing_zeros
+from gpnn.engines.cpu.neighbors.keys import (
+    DISTANCE,
+    NONE,
+    PLACE,
+    bits_of,
+    decoded,
+    everywhere,
+    in_table_order,
+    just_above,
+    smallest,
+)
 from gpnn.engines.parallel import blocks
 
 STRIP = 16
 _GROUP = 4 * STRIP  # rows that `scan` compares at a time
-NONE = np.uint64(2**64 - 1)  # the key of no row
+_MOST_ALIKE = 2**16  # rows as far as each other that are looked through, where there is no tree
 
 
 def row_numbers(n: int) -> NDArray[np.integer]:
@@ -93,7 +103,7 @@ class Rows:
 
     def nearest(self, X: Array, n_neighbors: int) -> Neighbors:
         """The exact nearest rows, by comparing every row with every query."""
-        return sorted_neighbors(self.nearer(X, n_neighbors, everywhere(len(X))), n_neighbors)
+        return decoded(smallest(self.nearer(X, n_neighbors, everywhere(len(X))), n_neighbors), n_neighbors)
 
     def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
         """Keys of the nearest rows among those nearer than the bounds (q,), which are squared distances."""
@@ -107,6 +117,10 @@ class StoredIndex:
 
     order: NDArray[np.integer]
     _rows: Rows
+
+    @property
+    def exact(self) -> bool:
+        raise NotImplementedError
 
     def build(self, rows, n_neighbors, probes, n_jobs=None, random_state=0, progress=None) -> Self:
         """As `NeighborIndex` says."""
@@ -131,7 +145,22 @@ class StoredIndex:
 
     def query(self, X: Array, n_neighbors: int) -> Neighbors:
         """As `NeighborIndex` says."""
-        return sorted_neighbors(self.nearer(X, n_neighbors, everywhere(len(X))), n_neighbors)
+        keys = self.nearer(X, n_neighbors, everywhere(len(X)))
+        return in_table_order(keys, n_neighbors, X, self.order, self.tied if self.exact else None)
+
+    def tied(self, X: Array, squared: NDArray[np.float32], n: int) -> NDArray[np.uint64]:
+        """Of the rows exactly so far from the queries, the n that come first in the table: sorted keys (q, n), numbers
+        above places."""
+        wanted = n
+        while True:
+            wanted = min(8 * wanted, len(self.order))
+            keys = smallest(self.nearer(X, wanted, just_above(squared)), wanted)
+            if wanted == len(self.order) or (keys[:, -1] == NONE).all() or wanted > _MOST_ALIKE:
+                break
+        places = np.minimum(keys & PLACE, np.uint64(len(self.order) - 1))
+        numbered = self.order[places.astype(np.int64)].astype(np.uint64) << DISTANCE | places
+        numbered[(keys >> DISTANCE).astype(np.uint32) != bits_of(squared)[:, None]] = NONE
+        return smallest(numbered, n)
 
     def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32]) -> NDArray[np.uint64]:
         """Keys of the nearest rows among those nearer than the bounds (q,), squared distances; in no order."""
@@ -153,30 +182,9 @@ class StoredIndex:
         return index
 
 
-def everywhere(n_queries: int) -> NDArray[np.float32]:
-    """No bounds."""
-    return np.full(n_queries, np.inf, np.float32)
-
-
 def new_keys(n_queries: int, n_neighbors: int) -> NDArray[np.uint64]:
     """Room for each query's candidates: enough that shrinking them back to n_neighbors is rare."""
     return np.empty((n_queries, 2 * n_neighbors + 2 * _GROUP), np.uint64)
-
-
-def smallest(keys: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
-    """The n smallest of each line, sorted."""
-    keys.partition(n - 1, axis=1)
-    nearest = keys[:, :n]
-    nearest.sort(axis=1)
-    return nearest
-
-
-def sorted_neighbors(keys: NDArray[np.uint64], n_neighbors: int) -> Neighbors:
-    nearest = smallest(keys, n_neighbors)
-    if nearest.size and nearest[:, -1].max() == NONE:
-        raise InvalidInputError(f"The index holds, or looked at, fewer than {n_neighbors} rows. Ask for fewer.")
-    squared = (nearest >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    return Neighbors((nearest & np.uint64(0xFFFFFFFF)).astype(np.int64), np.sqrt(squared))
 
 
 @jit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba import uint32, uint64
@@ -21,12 +22,16 @@ from gpnn.engines.cpu.neighbors.cells import (
     scan,
     sort,
 )
+from gpnn.engines.cpu.neighbors.keys import bits_of, just_above, smallest
 from gpnn.engines.parallel import for_each_block, n_threads, progress_bar
 
 _LEAF = 48  # smallest leaf: three strips
 _FANOUT_BITS = 4  # sixteen children
 _LEVELS = 16  # more than 2³² rows could need
 _DEEPEST = 28  # bits that a leaf's number has in `_search`
+
+_first_of_leaves: WeakKeyDictionary[KDTree, NDArray[np.int64]] = WeakKeyDictionary()
+"""The lowest number of the rows in each leaf, of trees that were asked by `tied`."""
 
 
 class KDTree(StoredIndex):
@@ -77,6 +82,15 @@ class KDTree(StoredIndex):
         _search(self._rows.strips.reshape(-1), self._rows.n, self._depth, self._starts, self._boxes,
                 np.ascontiguousarray(X, np.float32), keys, n_neighbors, np.float32(self.slack), bounds)  # fmt: skip
         return keys
+
+    def tied(self, X: Array, squared: NDArray[np.float32], n: int) -> NDArray[np.uint64]:
+        keys = new_keys(len(X), n + 2 * _LEAF)  # room for what one leaf adds
+        if (first := _first_of_leaves.get(self)) is None:
+            borders = [_border(self._rows.n, self._depth, leaf) for leaf in range(1 << self._depth)]
+            first = _first_of_leaves[self] = np.minimum.reduceat(self.order, borders).astype(np.int64)
+        _tied(self._rows.strips.reshape(-1), self._rows.n, self._depth, self._starts, self._boxes, self.order, first,
+              np.ascontiguousarray(X, np.float32), bits_of(squared), just_above(squared), keys, n)  # fmt: skip
+        return smallest(keys, n)
 
     def subtrees(self, fewest_rows: int, most: int) -> tuple[NDArray[np.int64], NDArray, NDArray]:
         """The tree cut into cells: where their rows begin (c + 1,), and their boxes' lowest and highest values (c, d).
@@ -272,5 +286,64 @@ def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack, 
                     stack[i] = stack[i - 1]
                     i -= 1
                 stack[i] = entry
+                top += 1
+        fill_rest(keys[q], count)
+
+
+@jit
+def _tied(strips, n, depth, starts, boxes, order, first_of_leaf, queries, wanted, bounds, keys, n_first):
+    """Of the rows at the squared distance `wanted` (its bits) the n_first with the lowest numbers: number above place.
+
+    `bounds`: just above. Leaves are looked into in no order, and those whose numbers are all too high not at all: rows
+    that are equal to each other may fill thousands.
+    """
+    n_queries, d = queries.shape
+    last = len(starts) - 2
+    children_of_root = (uint64(1) << uint64(1 << _root_bits(depth))) - uint64(1)
+    flat = boxes.reshape(-1)
+    scratch = np.empty(64, np.float32)
+    bits = scratch.view(np.uint32)
+    near_rows = np.empty(8 * _LEAF, np.uint64)  # of one leaf
+    levels, nodes = np.empty(STRIP * _LEVELS, np.int64), np.empty(STRIP * _LEVELS, np.int64)
+    for q in range(n_queries):
+        query = queries[q]
+        count = 0
+        highest = ~uint64(0)
+        levels[0] = nodes[0] = 0
+        top = 1
+        while top > 0:
+            top -= 1
+            level, node = levels[top], nodes[top]
+            if level > last:
+                if uint64(first_of_leaf[node]) > highest >> uint64(32):
+                    continue
+                found, _ = scan(strips, d, _border(n, depth, node), _border(n, depth, node + 1), query, near_rows, 0,
+                                n_first, bounds[q], scratch, bits)  # fmt: skip
+                for i in range(found):
+                    place = near_rows[i] & uint64(0xFFFFFFFF)
+                    key = (uint64(order[place]) << uint64(32)) | place
+                    if uint32(near_rows[i] >> uint64(32)) == wanted[q] and key < highest:
+                        keys[q, count] = key
+                        count += 1
+                if count > 2 * n_first + _LEAF:
+                    sort(keys[q, :count])
+                    count, highest = n_first, keys[q, n_first - 1]
+                continue
+            base = (starts[level] + node) * 2 * d * STRIP
+            zero = like(load16(flat, base), 0.0)
+            r2 = zero
+            for k in range(d):
+                x = like(zero, query[k])
+                low, high = load16(flat, base + STRIP * k), load16(flat, base + STRIP * (d + k))
+                gap = maximum(maximum(low - x, x - high), zero)
+                r2 = fma(gap, gap, r2)
+            near = mask_below(r2, bounds[q])
+            if level == 0:
+                near &= children_of_root
+            while near:
+                lane = trailing_zeros(near)
+                near &= near - uint64(1)
+                levels[top] = level + 1
+                nodes[top] = node * STRIP + np.int64(lane)
                 top += 1
         fill_rest(keys[q], count)

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpnn.common.types import Array, Neighbors
-from gpnn.engines.cpu.neighbors.cells import NONE, STRIP, Rows, StoredIndex, everywhere, smallest, sorted_neighbors
+from gpnn.engines.cpu.neighbors.cells import STRIP, Rows, StoredIndex
 from gpnn.engines.cpu.neighbors.flat import Flat
+from gpnn.engines.cpu.neighbors.keys import NONE, decoded, everywhere, smallest
 
 _TAIL = 1024  # rows that every query is compared with
 _GONE = 1e19  # farther than any query can be, and its square still fits float32
@@ -61,7 +62,7 @@ class Segments:
 
     @property
     def exact(self) -> bool:
-        return all(part.exact for part in self.parts)  # type: ignore[attr-defined]
+        return all(part.exact for part in self.parts)
 
     def column(self, name: str) -> NDArray:
         return self._columns[name].room[: self.n]
@@ -96,7 +97,7 @@ class Segments:
             farthest = (found[:, -1] >> np.uint64(32)).astype(np.uint32).view(np.float32)
             bounds = np.where(found[:, -1] == NONE, np.float32(np.inf), farthest)
         assert found is not None
-        return sorted_neighbors(found, n_neighbors)
+        return decoded(found, n_neighbors)
 
     def points(self, indices: NDArray[np.integer]) -> NDArray[np.float32]:
         starts = self._starts

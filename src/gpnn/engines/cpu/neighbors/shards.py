@@ -1,15 +1,15 @@
 """More rows than memory holds, or one machine: an index cut into shards, each an ordinary one over its own region.
 
-A query looks into the shard whose box lies nearest, then into those whose boxes are nearer than the farthest row found.
-Boxes are those of the rows that are there, so it is only for speed how rows were shared out; and rows that are equally
-far are taken by their numbers in the table, so answers of exact shards do not depend on how it was cut.
+A query looks into the shard whose box lies nearest, then into those whose boxes are nearer than the farthest row found;
+not so if its shard has, with the rows on its border, all that are as near. Boxes are those of the rows that are there,
+so it is only for speed how rows were shared out; and rows that are equally far are taken by their numbers in the table,
+so answers of exact shards do not depend on how it was cut.
 """
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -19,15 +19,22 @@ from numpy.typing import NDArray
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array, Neighbors
-from gpnn.engines.cpu.neighbors.cells import NONE, StoredIndex, everywhere, smallest
+from gpnn.engines.cpu.neighbors.cells import StoredIndex
+from gpnn.engines.cpu.neighbors.cuts import Regions
 from gpnn.engines.cpu.neighbors.ivf import IVF
+from gpnn.engines.cpu.neighbors.keys import (
+    DISTANCE,
+    NONE,
+    PLACE,
+    everywhere,
+    in_table_order,
+    smallest,
+    squared_of,
+)
 
-_MORE = 1  # rows that are asked for beyond those wanted, to see whether the last one is as far as others
-_MOST_ALIKE = 2**16  # rows as far as each other among which the numbers decide
 _FARTHER = 1.03  # by which recall is what it was
 _ROUNDING = 1e-5  # of distances from boxes
 _MOST_ROWS = 2**32 - 1  # that keys can tell apart
-_PLACE = np.uint64(2**32 - 1)
 _COUNTING = Lock()
 
 
@@ -66,19 +73,44 @@ def gathered(places: NDArray, starts: NDArray, take: Sequence[Callable], shape: 
     return out.reshape(*places.shape, *shape)
 
 
+class Once:
+    """Does something to each file, when it is first needed."""
+
+    def __init__(self, files: Sequence[Path], do: Callable[[Path], None]):
+        self._left, self._do = dict(enumerate(files)), do
+
+    def __call__(self, k: int) -> None:
+        if (file := self._left.get(k)) is not None:
+            self._do(file)
+            self._left.pop(k, None)
+
+
 class Shards:
     """parts: the indexes; `order` of each are numbers in the whole table. low, high (k, d): the boxes of their rows.
 
     memory: of mapped shards, as many bytes as may stay resident between questions; None leaves that to the system.
+    regions: where shards are at home, if they also have rows of others on their borders; own (k,): how many are theirs.
     """
 
     exact: bool
-    files: Sequence[Path] = ()
-    """That they are mapped from, one each."""
+    folder: Path | None = None
+    made: Sequence[Any] = ()
+    """Where they are mapped from: a file each, and what the head says of it (`files.shards`)."""
+    check: Callable[[int], None] = staticmethod(lambda k: None)
+    """Called with the number of a shard before it is asked: it raises where the file is damaged."""
 
-    def __init__(self, parts: Sequence[StoredIndex], low: Array, high: Array, memory: int | None = None):
+    def __init__(
+        self,
+        parts: Sequence[StoredIndex],
+        low: Array,
+        high: Array,
+        memory: int | None = None,
+        regions: Regions | None = None,
+        own: Sequence[int] | None = None,
+    ):
         self.parts: list[Any] = list(parts)
-        self.low, self.high, self.memory = np.asarray(low), np.asarray(high), memory
+        self.low, self.high, self.memory, self.regions = np.asarray(low), np.asarray(high), memory, regions
+        self.own = [len(part.order) for part in self.parts] if own is None else list(own)
         self.order = Joined([part.order for part in self.parts])
         self.exact = all(part.exact for part in self.parts)
         self.queries, self.questions, self.by_one_shard = 0, 0, 0
@@ -89,6 +121,15 @@ class Shards:
     @property
     def d(self) -> int:
         return self.low.shape[1]
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.folder / one.file for one in self.made] if self.folder is not None else []
+
+    @property
+    def n(self) -> int:
+        """Rows, each counted once."""
+        return sum(self.own)
 
     # --- as every index -----------------------------------------------------------------------------------------------
 
@@ -114,24 +155,24 @@ class Shards:
         return gaps * (1 - _ROUNDING)
 
     def _neighbors(self, X: Array, n_neighbors: int, nearer: Callable) -> Neighbors:
-        """The nearest rows, of those that are equally far the ones that come first in the table."""
-        keys, left, more = np.empty((len(X), n_neighbors), np.uint64), np.arange(len(X)), _MORE
-        while len(left):
-            wanted = min(n_neighbors + more, len(self.order))
-            found = self._nearest(X[left], wanted, nearer)
-            if (found[:, n_neighbors - 1] == NONE).any():
-                raise InvalidInputError(f"The shards hold, or looked at, fewer than {n_neighbors} rows. Ask for fewer.")
-            squared = found >> np.uint64(32)
-            alike = (squared[:, -1] == squared[:, n_neighbors - 1]) & (wanted < len(self.order)) & (more < _MOST_ALIKE)
-            ties = np.flatnonzero((squared[:, 1:] == squared[:, :-1]).any(axis=1) & ~alike)
-            if len(ties):
-                numbers = self.order[np.minimum(found[ties] & _PLACE, np.uint64(len(self.order) - 1)).astype(np.int64)]
-                found[ties] = np.take_along_axis(found[ties], np.lexsort((numbers, squared[ties])), axis=1)
-            keys[left[~alike]] = found[~alike, :n_neighbors]
-            left, more = left[alike], 8 * more
+        found = self._nearest(X, min(n_neighbors + 1, self.n), nearer)  # one more shows whether others are as far
+        neighbors = in_table_order(found, n_neighbors, X, self.order, self.tied if self.exact else None)
         self._stay_within_memory()
-        squared = (keys >> np.uint64(32)).astype(np.uint32).view(np.float32)
-        return Neighbors((keys & _PLACE).astype(np.int64), np.sqrt(squared))
+        return neighbors
+
+    def tied(self, X: Array, squared: NDArray[np.float32], n: int) -> NDArray[np.uint64]:
+        """As `StoredIndex.tied`."""
+        found, gaps = np.full((len(X), n), NONE), self._gaps(X)
+        for k, part in enumerate(self.parts):
+            some = np.flatnonzero(gaps[:, k] <= squared)
+            if len(some):
+                self.check(k)
+                keys = part.tied(X[some], squared[some], min(n, len(part.order)))
+                keys[keys != NONE] += np.uint64(self.order.starts[k])
+                both = np.sort(np.concatenate([found[some], keys], axis=1), axis=1)
+                both[:, 1:][both[:, 1:] >> DISTANCE == both[:, :-1] >> DISTANCE] = NONE  # one row, in two shards
+                found[some] = smallest(both, n)
+        return found
 
     def _nearest(self, X: Array, n_neighbors: int, nearer: Callable) -> NDArray[np.uint64]:
         """Sorted keys (q, n_neighbors), NONE where shards did not find as many."""
@@ -144,6 +185,8 @@ class Shards:
             self._ask(k, X, mine, found, reach, nearer)
             if _looks_into_some(self.parts[k]):
                 reach[mine] = _FARTHER * self.parts[k].reach(X[mine])  # as far as one looks there, one looks elsewhere
+        if self.regions is not None:
+            gaps[_bounds(found) < np.maximum(self.regions.reach(X, home), 0.0) ** 2] = np.inf  # their shards have all
         for k in np.argsort(gaps.min(axis=0)):
             others = np.flatnonzero((gaps[:, k] < _bounds(found)) & (home != k))
             if len(others):
@@ -156,12 +199,25 @@ class Shards:
         return found
 
     def _ask(self, k: int, X: Array, queries: NDArray, found: NDArray[np.uint64], reach: Array, nearer) -> None:
+        self.check(int(k))
         part, n = self.parts[k], min(found.shape[1], len(self.parts[k].order))
         keys = smallest(nearer(part, X[queries], n, _bounds(found[queries]), reach[queries]), n)
         keys[keys != NONE] += np.uint64(self.order.starts[k])  # the lower half is the row's place
         changed = np.flatnonzero(keys[:, 0] != NONE)
         some = queries[changed]
-        found[some] = smallest(np.concatenate([found[some], keys[changed]], axis=1), found.shape[1])
+        both = np.concatenate([found[some], keys[changed]], axis=1)
+        first = self.regions is None or (both[:, 0] == NONE).all()  # no row of another shard, or none yet
+        found[some] = smallest(both if first else self._once(both), found.shape[1])
+
+    def _once(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Without rows that come a second time, from another shard: as far as the first, and of the same number."""
+        keys.sort(axis=1)
+        places = np.minimum(keys & PLACE, np.uint64(len(self.order) - 1)).astype(np.int64)
+        numbers, squared = self.order[places], keys >> DISTANCE
+        turns = np.lexsort((numbers, squared))
+        keys, numbers, squared = (np.take_along_axis(of, turns, axis=1) for of in (keys, numbers, squared))
+        keys[:, 1:][(numbers[:, 1:] == numbers[:, :-1]) & (squared[:, 1:] == squared[:, :-1])] = NONE
+        return keys
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -190,8 +246,7 @@ def _looks_into_some(part) -> bool:
 
 def _bounds(found: NDArray[np.uint64]) -> NDArray[np.float32]:
     """The squared distance of the farthest, infinite where there are too few yet."""
-    farthest = (found[:, -1] >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    return np.where(found[:, -1] == NONE, everywhere(1), farthest)
+    return np.where(found[:, -1] == NONE, everywhere(1), squared_of(found[:, -1]))
 
 
 def _mapping(array: Any) -> mmap.mmap | None:
@@ -209,80 +264,8 @@ def resident_files() -> int:
         return 0
 
 
-@dataclass(frozen=True)
-class Cuts:
-    """How rows are shared out: a tree of cuts, each through the widest column of its region, equal shares on each side.
-
-    Node i sends rows whose value in its column is below its cut to left[i], above it to right[i]; of those equal to it
-    a share, drawn by their numbers in the table. Negative: shard −1 − i.
-    """
-
-    column: NDArray[np.int64]
-    cut: NDArray[np.float64]
-    share: NDArray[np.float64]
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-
-    @classmethod
-    def learn(cls, rows: NDArray[np.float32], n_shards: int) -> Cuts:
-        """From a sample (n, d) of the rows, whitened."""
-        nodes: list[list[float]] = []
-        made = 0
-
-        def grow(some: NDArray, n: int) -> int:
-            nonlocal made
-            if n == 1:
-                made += 1
-                return -made
-            node = len(nodes)
-            nodes.append([])
-            low, high = np.quantile(rows[some], [0.01, 0.99], axis=0) if len(some) else np.zeros((2, rows.shape[1]))
-            column, n_left = int(np.argmax(high - low)), n // 2
-            values = np.sort(rows[some, column].astype(float))
-            target = len(values) * n_left / n
-            cut = float(values[min(int(target), len(values) - 1)]) if len(values) else 0.0
-            below, upto = (int(np.searchsorted(values, cut, side)) for side in ("left", "right"))
-            share = (target - below) / max(upto - below, 1)
-            to_left = _goes_left(node, rows[some, column], cut, share, some)
-            nodes[node] = [column, cut, share, grow(some[to_left], n_left), grow(some[~to_left], n - n_left)]
-            return node
-
-        grow(np.arange(len(rows)), n_shards)
-        table = np.array(nodes, float).reshape(-1, 5)
-        return cls(table[:, 0].astype(int), table[:, 1], table[:, 2], table[:, 3].astype(int), table[:, 4].astype(int))
-
-    @property
-    def n_shards(self) -> int:
-        return len(self.column) + 1
-
-    def __call__(self, rows: NDArray[np.float32], numbers: NDArray[np.integer]) -> NDArray[np.int32]:
-        """The shard of each row (n, d) with that number in the table."""
-        shard = np.zeros(len(rows), np.int32)
-        todo = [(0, np.arange(len(rows)))] if len(self.column) else []
-        while todo:
-            node, some = todo.pop()
-            if node < 0:
-                shard[some] = -1 - node
-                continue
-            left = _goes_left(node, rows[some, self.column[node]], self.cut[node], self.share[node], numbers[some])
-            todo += [(int(self.left[node]), some[left]), (int(self.right[node]), some[~left])]
-        return shard
-
-
-def _goes_left(node: int, values: Array, cut: float, share: float, numbers: NDArray) -> NDArray[np.bool_]:
-    left = values < cut
-    equal = np.flatnonzero(values == cut)
-    left[equal] = _at_random(node, numbers[equal]) < share
-    return left
-
-
-def _at_random(seed: int, numbers: NDArray[np.integer]) -> Array:
-    """A number from 0 to 1 for each, the same whenever and wherever it is asked for (as splitmix64 mixes bits)."""
-    x = (numbers.astype(np.uint64) << np.uint64(20)) + np.uint64(seed)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return ((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
-
-
-def boxes_of(rows: NDArray[np.float32]) -> tuple[Array, Array]:
-    return rows.min(axis=0).astype(float), rows.max(axis=0).astype(float)
+def boxes_of(rows: NDArray[np.float32], some: NDArray[np.bool_] | bool = True) -> tuple[Array, Array]:
+    """The lowest and highest values of some of the rows."""
+    where = np.broadcast_to(np.reshape(some, (-1, 1)), rows.shape)
+    low, high = rows.min(axis=0, initial=np.inf, where=where), rows.max(axis=0, initial=-np.inf, where=where)
+    return low.astype(float), high.astype(float)
