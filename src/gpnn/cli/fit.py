@@ -38,8 +38,8 @@ def add_to(commands) -> None:
     add("--memory", metavar="SIZE",
         help="for tables larger than memory: hold no more than this, such as 4GiB; the model is a folder")  # fmt: skip
     add("--paper", action="store_true", help="the published recipe: exponential kernel, m = 400, one lengthscale")
-    add("--kernel", metavar="NAME",
-        help=f"{', '.join(KERNELS)}, or a sum such as matern32+exponential (default: chosen on held-out rows)")  # fmt: skip
+    known = f"{', '.join(KERNELS)}, or a sum such as matern32+exponential"
+    add("--kernel", metavar="NAME", help=f"{known} (default: chosen on held-out rows)")
     add("--neighbors", type=whole_number(1), metavar="M", help="rows per prediction (default: chosen on held-out rows)")
     add("--target-scale", choices=["auto", *SCALES], help="what of the target is learned (default: auto)")
     add("--holdout", choices=["random", "patches"], help="patches: if new rows will lie in gaps between the old ones")
