@@ -145,9 +145,10 @@ class Streaming:
     # --- the stages, which a cluster goes through too -----------------------------------------------------------------
 
     def _begin_stream(self: Any) -> None:
-        for name in ("fit_report_", "recalibration_", "targets_", "feature_names_in_"):
+        for name in ("fit_report_", "recalibration_", "targets_", "feature_names_in_", "_ensemble"):
             self.__dict__.pop(name, None)
         check_settings(self)
+        self._refuse_to_ensemble("from shards")
         if self.engine != "cpu":
             raise InvalidInputError(
                 f"engine = {self.engine!r}: rows in shards are indexed by this machine's cores. Fit with engine='cpu'."
