@@ -28,7 +28,7 @@ from gpnn.stages.whitening import Whitener, in_metric_of
 FEWEST = 500  # judges that can tell weights from noise
 _PARTS = 5
 _LEAST = 0.05  # of a companion's weight: with less it is not worth its time
-_SURE = 2.0  # standard errors that the gain must exceed
+_SURE = 1.0  # standard errors that the gain must exceed
 
 
 class Contender(NamedTuple):
@@ -164,7 +164,7 @@ def judged(y: Array, laws: Sequence[Prediction], local: bool, rng: np.random.Gen
         mean[inside], variance[inside] = law.mean, law.variance
     together = Prediction(mean, variance)
     gains = _losses(y, laws[0]) - _losses(y, together)
-    error = float(np.std(gains, ddof=1)) / np.sqrt(len(y))
+    error = float(np.std(gains, ddof=1) / np.sqrt(len(y)))
     return Trial(float(np.mean(gains)), error, (y - mean) / together.std)
 
 
