@@ -249,7 +249,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
             verdict = self._calibrate(X, y, holdout, folds, engine, rng, report, noise)
             self._noise = None if engine.noise is None else engine.noise.scaled(self.alpha_)
             engine = engine if noise is None else self._holding_engine()
-        self._factors, self._recent, self._n_seen = UNCHANGED, None, n
+        self._factors, self._recent, self._n_seen, self._ensemble = UNCHANGED, None, n, None
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
             self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report, noise)
