@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from gpnn.common.kernels import get_kernel_or_sum
@@ -156,16 +157,22 @@ def _best_weights(y: Array, laws: Sequence[Prediction]) -> Array:
 
 
 def judged(y: Array, laws: Sequence[Prediction], local: bool, rng: np.random.Generator) -> Trial:
-    """Weights and calibration fitted to some of the rows y (n,) and judged on the others, in turn."""
-    part, mean, variance = rng.permutation(len(y)) % _PARTS, np.empty(len(y)), np.empty(len(y))
+    """Weights and calibration fitted to some of the rows y (n,) and judged on the others, in turn; beside the winner,
+    calibrated in the same way."""
+    part = rng.permutation(len(y)) % _PARTS
+    alone, together = (_out_of_part(y, some, local, part) for some in (laws[:1], laws))
+    gains = _losses(y, alone) - _losses(y, together)
+    error = float(np.std(gains, ddof=1) / np.sqrt(len(y)))
+    return Trial(float(np.mean(gains)), error, (y - together.mean) / together.std)
+
+
+def _out_of_part(y: Array, laws: Sequence[Prediction], local: bool, part: NDArray[np.integer]) -> Prediction:
+    mean, variance = np.empty((2, len(y)))
     for k in range(_PARTS):
         inside, outside = part == k, part != k
         law = fit_weighing(y[outside], [law[outside] for law in laws], local)([law[inside] for law in laws])
         mean[inside], variance[inside] = law.mean, law.variance
-    together = Prediction(mean, variance)
-    gains = _losses(y, laws[0]) - _losses(y, together)
-    error = float(np.std(gains, ddof=1) / np.sqrt(len(y)))
-    return Trial(float(np.mean(gains)), error, (y - mean) / together.std)
+    return Prediction(mean, variance)
 
 
 def _losses(y: Array, law: Prediction) -> Array:
