@@ -99,7 +99,7 @@ def main():
     stage._SURE = -np.inf  # to see what would have been
     results = read_results("ensemble")
     for name in args.datasets:
-        runs = results[f"{name} {args.members}"] = []
+        runs = results[f"{name} ensemble={args.members} rows={args.rows}"] = []
         for seed in range(args.seeds):
             runs.append(run(name, seed, args.rows, args.members))
             one = runs[-1]

@@ -74,8 +74,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
     target_limits : values that intervals of y never pass, such as (0, None); None for no limits; "auto": 0 if no row is
         negative, and ends of y's range that its rows show to be ends
     ensemble : k, how many of the leading candidates (whitening, kernel, with a linear map or without) may answer
-        together, each in its own metric, weighed by held-out rows where these gain by more than noise; predictions
-        then cost up to k times as much. 1: the winner alone
+        together, each in its own metric, weighed by held-out rows where these gain by more than noise. A prediction
+        then costs what all of them cost, about k times as much. 1: the winner alone, as below 2,000 rows
     params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
     n_blocks, block_size, optimizer : phase 1 where refine=False: w random blocks of s rows, "lbfgs" or the paper's
         "adam" (rate 0.1, 200 steps)
@@ -105,7 +105,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
     Attributes
     ----------
     kernel_, n_neighbors_ : as given or chosen
-    params_ : Hyperparameters after calibration; where there is a lengthscale per column, the whitener contains them,
+    params_ : Hyperparameters after calibration (of an ensemble, here and below, the winner's); where there is a lengthscale per column, the whitener contains them,
         and this has 1
     alpha_, alpha_interval_ : the calibration factor α, and where it lies with probability 95 %
     floor_ : added to every variance (whitened units), where calibration="local" found that to help
