@@ -105,8 +105,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
     Attributes
     ----------
     kernel_, n_neighbors_ : as given or chosen
-    params_ : Hyperparameters after calibration (of an ensemble, here and below, the winner's); where there is a lengthscale per column, the whitener contains them,
-        and this has 1
+    params_ : Hyperparameters after calibration; where there is a lengthscale per column, the whitener contains them,
+        and this has 1. Of an ensemble, all that is not said of the whole is the winner's
     alpha_, alpha_interval_ : the calibration factor α, and where it lies with probability 95 %
     floor_ : added to every variance (whitened units), where calibration="local" found that to help
     shape_ : the shape of standardised errors, from which intervals and quantiles are made
