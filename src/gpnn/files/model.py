@@ -36,6 +36,7 @@ from gpnn.files import container
 from gpnn.files.whole import head_of
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
+from gpnn.stages.ensemble import Companion, Ensemble, Weighing
 from gpnn.stages.far import LEVELS, Far, Member, Trend
 from gpnn.stages.living import Recent
 from gpnn.stages.mean import Constant, Linear
@@ -49,7 +50,7 @@ _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
-        Mixture, Trend, Noise, Recent, TargetScale, Broad,
+        Mixture, Trend, Noise, Recent, TargetScale, Broad, Ensemble, Companion, Weighing,
     )
 }  # fmt: skip
 """All that a file may name."""
@@ -80,6 +81,7 @@ _LATER: dict[str, Any] = {
     "target_scale_": TargetScale,
     "columns_": NDArray[np.integer] | None,
     "_ranges": Array | None,
+    "_ensemble": Ensemble | None,
 }
 _BEFORE = {
     "_far": None,
@@ -91,6 +93,7 @@ _BEFORE = {
     "target_scale_": TargetScale(),
     "columns_": None,
     "_ranges": None,
+    "_ensemble": None,
 }
 """Files of earlier versions are without these; what their models do instead."""
 
@@ -413,16 +416,21 @@ def _fits(value, hint) -> bool:
 def _check_sizes(model: GPnnRegressor) -> None:
     """Whatever compiled code takes on trust: all parts speak of the same rows and columns."""
     d = _n_used(model)
-    _check_whitener(model.whitener_, d)
-    broad = model.params_.broad
-    for part in (model.params_,) if broad is None else (model.params_, broad):
-        if np.size(part.lengthscale) not in (1, d):
-            raise ValueError(f"{d} columns, but {np.size(part.lengthscale)} lengthscales")
-    if (broad is None) is not (get_kernel_or_sum(model.kernel_).broad is None):
-        raise ValueError(f"a kernel {model.kernel_} with parameters of another")
+    _check_metric(model.whitener_, model.kernel_, model.params_, d)
     _check_rows(model.index_, model._y, d, model.n_neighbors_, model._noise)
     if model._far is not None:
         _check_far(model._far, d)
+    if model._ensemble is not None:
+        _check_ensemble(model._ensemble, d)
+
+
+def _check_metric(whitener: Whitener, kernel: str, params: Hyperparameters, d: int) -> None:
+    _check_whitener(whitener, d)
+    for part in (params,) if params.broad is None else (params, params.broad):
+        if np.size(part.lengthscale) not in (1, d):
+            raise ValueError(f"{d} columns, but {np.size(part.lengthscale)} lengthscales")
+    if (params.broad is None) is not (get_kernel_or_sum(kernel).broad is None):
+        raise ValueError(f"a kernel {kernel} with parameters of another")
 
 
 def _n_used(model: GPnnRegressor) -> int:
@@ -474,6 +482,16 @@ def _check_far(far: Far, d: int) -> None:
     terms = mixture.near, mixture.members, mixture.lowest, mixture.common
     if [part.shape for part in terms] != [(3,), (2,), (2,), (2,)] or far.claimed.shape != LEVELS.shape:
         raise ValueError("curves of another length")
+
+
+def _check_ensemble(ensemble: Ensemble, d: int) -> None:
+    for one in ensemble.companions:
+        if not isinstance(one, Companion):
+            raise TypeError(f"a companion is a {type(one).__name__}")
+        _check_metric(one.whitener, one.kernel, one.params, d)
+        _check_rows(one.index, one.y, d, one.n_neighbors, one.noise)
+    if ensemble.weighing.weights.shape != (1 + len(ensemble.companions),):
+        raise ValueError(f"{ensemble.weighing.weights.shape} weights for {len(ensemble.companions)} companions")
 
 
 def _summary(node, table: dict, depth: int = 0):

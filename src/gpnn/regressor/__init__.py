@@ -20,6 +20,7 @@ from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.index import NeighborIndex
+from gpnn.regressor.ensemble import Ensembles
 from gpnn.regressor.explaining import Explaining
 from gpnn.regressor.joint import JointLaws
 from gpnn.regressor.living import Living
@@ -29,6 +30,7 @@ from gpnn.regressor.screened import Screened
 from gpnn.regressor.streaming import Streaming
 from gpnn.regressor.targets import SeveralTargets, same_rows, several
 from gpnn.stages.calibration import LocalScale
+from gpnn.stages.ensemble import Contender, contenders
 from gpnn.stages.estimation import estimate_from_rows
 from gpnn.stages.far import Far, answer, warn_of_queries_outside
 from gpnn.stages.few import FEW, Fold, cross_fit, in_folds
@@ -44,7 +46,7 @@ from gpnn.stages.selection import LARGER_SAMPLES, SUMS, Effort, Sample, choose, 
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.suspects import Suspects, leave_out_suspects
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data
-from gpnn.stages.whitening import Whitener
+from gpnn.stages.whitening import Whitener, in_metric_of
 
 _PROBES, _RECALL_PROBES = 1000, 128
 _LARGER = 1.5  # times the rows, for a sample to be worth another comparison
@@ -53,7 +55,7 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, KnownNoise, JointLaws, Streaming):
+class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, KnownNoise, Ensembles, JointLaws, Streaming):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -71,6 +73,9 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         "auto" lets held-out rows decide where y is skewed
     target_limits : values that intervals of y never pass, such as (0, None); None for no limits; "auto": 0 if no row is
         negative, and ends of y's range that its rows show to be ends
+    ensemble : k, how many of the leading candidates (whitening, kernel, with a linear map or without) may answer
+        together, each in its own metric, weighed by held-out rows where these gain by more than noise. A prediction
+        then costs what all of them cost, about k times as much. 1: the winner alone, as below 2,000 rows
     params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
     n_blocks, block_size, optimizer : phase 1 where refine=False: w random blocks of s rows, "lbfgs" or the paper's
         "adam" (rate 0.1, 200 steps)
@@ -101,7 +106,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
     ----------
     kernel_, n_neighbors_ : as given or chosen
     params_ : Hyperparameters after calibration; where there is a lengthscale per column, the whitener contains them,
-        and this has 1
+        and this has 1. Of an ensemble, all that is not said of the whole is the winner's
     alpha_, alpha_interval_ : the calibration factor α, and where it lies with probability 95 %
     floor_ : added to every variance (whitened units), where calibration="local" found that to help
     shape_ : the shape of standardised errors, from which intervals and quantiles are made
@@ -128,6 +133,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         screen_columns: bool = True,
         target_scale: str = "auto",
         target_limits: tuple[float | None, float | None] | str | None = "auto",
+        ensemble: int = 1,
         params: Hyperparameters | None = None,
         n_blocks: int = 10,
         block_size: int = 300,
@@ -155,6 +161,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         self.screen_columns = screen_columns
         self.target_scale = target_scale
         self.target_limits = target_limits
+        self.ensemble = ensemble
         self.params = params
         self.n_blocks = n_blocks
         self.block_size = block_size
@@ -193,7 +200,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         noise, in units of y², beside what is learned. sample_weight (n,): a row of weight w is as w rows in its place
         with the same y, its learned noise 1/w of others'. None of these is an input.
         """
-        for name in ("fit_report_", "recalibration_"):  # not fitted until this fit is complete
+        for name in ("fit_report_", "recalibration_", "_ensemble"):  # not fitted until this fit is complete
             self.__dict__.pop(name, None)
         check_settings(self)
         if (targets := several(y)) is not None:
@@ -235,19 +242,23 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
             noise = None if noise is None else noise.in_units_of(moments(y, weights)[1])
             self._typical_noise = float(np.mean(noise.known)) if noise is not None and noise.known.any() else None
         with report.stage("learn"):
-            folds = self._learn(X, y, holdout, engine, rng, report, noise)
+            folds, leading = self._learn(X, y, holdout, engine, rng, report, noise)
         with report.stage("index"):
             engine = self._build_index(X, y, holdout.hidden, engine, rng, report, noise)
         with report.stage("calibrate"):
             verdict = self._calibrate(X, y, holdout, folds, engine, rng, report, noise)
             self._noise = None if engine.noise is None else engine.noise.scaled(self.alpha_)
             engine = engine if noise is None else self._holding_engine()
-        self._factors, self._recent, self._n_seen = UNCHANGED, None, n
+        self._factors, self._recent, self._n_seen, self._ensemble = UNCHANGED, None, n, None
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
             self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report, noise)
+        if self.ensemble > 1:
+            with report.stage("ensemble"):
+                self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
+                self._return_rows_to_ensemble(X, y, engine, rng, noise)
                 noise = None if noise is None else noise.scaled(self.alpha_)
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report, noise)
         suspects.number_rows_of(self, kept)
@@ -307,26 +318,27 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         warn_of_few_rows(n, {name: (getattr(self, name), value) for name, value in used.items()})
         return holdout
 
-    def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report, noise) -> list[Fold]:
-        """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined; in folds if few."""
+    def _learn(self, X, y, holdout: Holdout, engine: Engine, rng, report, noise) -> tuple[list[Fold], list[Contender]]:
+        """kernel_, whitener_ and params_: given, estimated as in the paper, or chosen and refined; in folds if few.
+        Also the leading candidates, if they may answer together."""
         kernels = list(KERNELS) if self.kernel == "auto" else [self.kernel.split("+")[0]]
         sums = SUMS if self.kernel == "auto" else (self.kernel,) if "+" in self.kernel else ()
         modes = WHITENINGS_TRIED if self.whitening == "auto" else [self.whitening]
         weights = None if noise is None else noise.weights
         if (leader := self.__dict__.get("_leader")) is not None:
             self._adopt(leader, y, weights, report)
-            return []
+            return [], []
         open_questions = self.refine or len(kernels) > 1 or len(modes) > 1
         if self.params is not None or not open_questions or len(X) < _FEWEST_TO_CHOOSE:
             self.kernel_ = "exponential" if self.kernel == "auto" else self.kernel
             self.whitener_, report["whitening"] = self._whitener(X, y, modes[-1], weights=weights), modes[-1]
             self._search_in_metric_of(self.params or self._phase_1(X, y, holdout, report, noise))
-            return []
+            return [], []
         whiteners = {mode: self._whitener(X, y, mode, mode == modes[-1], weights) for mode in modes}
         sample = Sample.draw(X, y, holdout, rng, noise=noise)
         thorough = len(holdout.learn) < _LARGER * len(sample.rows)
         how = Effort(bool(self.refine), self.refine is True, thorough, sums, "+" in self.kernel)
-        candidates = choose(sample, whiteners, kernels, how, rng, engine, self._bar("choose"))
+        candidates = tried = choose(sample, whiteners, kernels, how, rng, engine, self._bar("choose"))
         report["candidates"] = [candidate.row() for candidate in candidates]
         more_helps = candidates[0].refined and X.shape[1] <= _WIDE
         for numbers, finalists in LARGER_SAMPLES if more_helps else ():
@@ -335,6 +347,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
                 continue
             sample = larger
             candidates = settle(candidates, sample, whiteners, finalists, rng, engine, self._bar("choose"))
+            tried = candidates + tried
             report.setdefault("finalists", []).extend(candidate.row() for candidate in candidates)
         best = candidates[0]
         self.kernel_ = best.kernel
@@ -342,14 +355,10 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         few = best.refined and len(X) < FEW and len(holdout.hidden) == 0 and "+" not in best.kernel
         folds = cross_fit(X, y, holdout, best, self.whitener_, engine, rng, noise) if few else []
         self._search_in_metric_of(best.params)
-        return folds
+        return folds, contenders(tried, whiteners, self.ensemble)
 
     def _search_in_metric_of(self, params: Hyperparameters) -> None:
-        """params_; lengthscales by column go into the whitener, so that the nearest rows are the most correlated."""
-        self.params_ = params
-        if np.ndim(params.metric):
-            self.whitener_ = self.whitener_.stretched(1 / np.asarray(params.metric))
-            self.params_ = params.in_metric()
+        self.whitener_, self.params_ = in_metric_of(params, self.whitener_)
 
     def _whitener(self, X, y, mode: str, warn: bool = True, weights: Array | None = None) -> Whitener:
         names = getattr(self, "feature_names_in_", None)
@@ -441,7 +450,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         """What `_law` gives, of y on the scale that was learned."""
         X = self._used(X)
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
-        law, jitter = answer(near or self._near(), self._far, engine, X, self._bar("predict"), known)
+        law, jitter = answer(near or self._answering(), self._far, engine, X, self._bar("predict"), known)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 
     def _in_units_of_y(self, X, law: Prediction) -> Prediction:

@@ -32,7 +32,8 @@ class Explaining:
 
     def kneighbors(self: Any, X) -> Neighbors:
         """The training rows (numbers as in `fit`) that a prediction at each row of X uses, and their distances in the
-        learned metric. Rows set aside for calibration are never among them."""
+        learned metric (of an ensemble, those of the leading candidate). Rows set aside for calibration are never
+        among them."""
         check_is_fitted(self)
         X = check_new_rows(self, X)
         engine = self._holding_engine()
@@ -45,9 +46,11 @@ class Explaining:
         number of rows, what each column contributed to their distances, and the support. Beyond the support, rows that
         the models for gaps answer from are among them."""
         check_is_fitted(self)
+        self._refuse_ensemble("Which rows made a prediction is a question")
         return self._explain(check_new_rows(self, X))
 
     def _explain(self: Any, X: Array) -> Explanation:
+        """Of an ensemble: what the leading candidate says, and why."""
         engine, X = self._holding_engine(), self._used(X)
         constant = self.mean_.value if isinstance(self.mean_, Constant) else None
         if constant is None and self._row_means is None:
@@ -78,7 +81,7 @@ class Explaining:
 
     def relevance(self: Any) -> Relevance:
         """Which columns tell rows apart: the share of each in the squared distance of two random training rows in the
-        learned metric, and where that lies with probability 95 %."""
+        learned metric (of an ensemble, that of the leading candidate), and where that lies with probability 95 %."""
         check_is_fitted(self)
         self._consolidate()
         names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])

@@ -126,6 +126,7 @@ class JointLaws(DistributionRegressor):
         """As it was learned, before it goes back to the scale of y. Also the rows, checked, and the engine that holds
         what they are predicted from."""
         check_is_fitted(self)
+        self._refuse_ensemble("What rows have in common is a question")
         engine = self._holding_engine()
         near, rows = Listening(**vars(self._near())), self._used(check_new_rows(self, X))
         law, jitter = self._inner_law(rows, engine, check_new_noise(self, len(rows), noise_variance), near)
@@ -133,6 +134,9 @@ class JointLaws(DistributionRegressor):
         if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)
         return law, near, rows, engine
+
+    def _refuse_ensemble(self, what: str) -> None:
+        raise NotImplementedError
 
     def _used(self, X: Array) -> Array:
         raise NotImplementedError

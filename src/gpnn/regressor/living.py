@@ -36,6 +36,7 @@ class Living:
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y, noise_variance=noise_variance, sample_weight=sample_weight)
         self._refuse_shards()
+        self._refuse_ensemble("partial_fit adds to the rows")
         X = check_new_rows(self, X)
         told = {"noise_variance": noise_variance, "sample_weight": sample_weight}
         if "targets_" in self.__dict__:
@@ -71,6 +72,7 @@ class Living:
         every `partial_fit`; by a mask over all of them; or all that came before the row of a number."""
         check_is_fitted(self)
         self._refuse_shards()
+        self._refuse_ensemble("forget takes from the rows")
         if "targets_" in self.__dict__:
             for model in self.targets_:
                 model.forget(rows, where=where, before=before)

@@ -163,9 +163,10 @@ class Streaming:
     # --- the stages, which a cluster goes through too -----------------------------------------------------------------
 
     def _begin_stream(self: Any, halo: float = 0.0) -> None:
-        for name in ("fit_report_", "recalibration_", "targets_", "feature_names_in_"):
+        for name in ("fit_report_", "recalibration_", "targets_", "feature_names_in_", "_ensemble"):
             self.__dict__.pop(name, None)
         check_settings(self)
+        self._refuse_to_ensemble("from shards")
         if not (isinstance(halo, int | float) and 0 <= halo < 1):
             raise InvalidInputError(
                 f"halo = {halo!r} is the share of queries that one shard is to answer: from 0 (none for sure, and no "

@@ -27,6 +27,7 @@ class SeveralTargets:
     """What `GPnnRegressor` does where y has columns. `targets_[j]` is the model of the j-th, as good as any other."""
 
     def _fit_targets(self: Any, X, Y: Array, told: dict) -> Any:
+        self._refuse_to_ensemble("of several targets")
         self.__dict__.pop("index_", None)
         missing = np.isnan(Y)
         if missing.all(axis=0).any():

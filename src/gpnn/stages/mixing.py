@@ -65,17 +65,18 @@ class Mixture:
         weight = self._weight_of(np.log(claims.claimed), near_error, error)
         # The error of a weighted sum is never larger than the sum of the weighted errors, whatever they have in common.
         std = (1 - weight) * np.exp(0.5 * near_error) + weight * np.exp(0.5 * error)
-        ramp = self._ramp(claims)
+        ramp = self.ramp(claims.claimed)
         weight = ramp * weight
         law = replace(claims.near, mean=(1 - weight) * claims.near.mean + weight * claims.members.mean)
         return law.with_own(law.own ** (1 - ramp) * (self.widening * std**2) ** ramp)
 
     def weight(self, claims: Claims) -> Array:
         """That the members' mean has in the mixture's."""
-        return self._ramp(claims) * self._weight_of(np.log(claims.claimed), *self._errors(claims))
+        return self.ramp(claims.claimed) * self._weight_of(np.log(claims.claimed), *self._errors(claims))
 
-    def _ramp(self, claims: Claims) -> Array:
-        return np.clip((np.log(claims.claimed) - self.edge) / _RAMP, 0, 1)
+    def ramp(self, claimed: Array) -> Array:
+        """From 0 at the edge of the support to 1, where judges from gaps are believed."""
+        return np.clip((np.log(claimed) - self.edge) / _RAMP, 0, 1)
 
     def _weight_of(self, claimed: Array, near_error: Array, error: Array) -> Array:
         reach = self.lowest[0] - self.common[0]

@@ -354,20 +354,25 @@ def _best_of_whitenings(candidates: Sequence[Candidate]) -> dict[str, Candidate]
 def _leaders(candidates: Sequence[Candidate], n: int, behind: float = np.inf) -> list[Candidate]:
     """The best refined candidate of each of the n leading pairs, of which no whitening has more than half if n > 2:
     what is behind on few rows may be ahead on many, but not if it is too far behind."""
-    best: dict[tuple[str, str, bool], Candidate] = {}
-    for candidate in sorted(candidates, key=_score):
-        if candidate.refined:
-            best.setdefault((candidate.whitening, candidate.kernel, candidate.x_map is None), candidate)
+    best = best_of_kinds([candidate for candidate in sorted(candidates, key=_score) if candidate.refined])
     most = n // 2 if n > 2 else n
     places: Counter[str] = Counter()
     leaders: list[Candidate] = []
-    for candidate in best.values():
+    for candidate in best:
         if leaders and _score(candidate) > _score(leaders[0]) + behind:
             break
         places[candidate.whitening] += 1
         if places[candidate.whitening] <= most:
             leaders.append(candidate)
     return leaders[:n]
+
+
+def best_of_kinds(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first of each whitening and kernel, with a map or without. candidates: the best first."""
+    best: dict[tuple[str, str, bool], Candidate] = {}
+    for candidate in candidates:
+        best.setdefault((candidate.whitening, candidate.kernel, candidate.x_map is None), candidate)
+    return list(best.values())
 
 
 def score(rmse: float, nll: float) -> float:

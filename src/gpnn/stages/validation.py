@@ -32,6 +32,7 @@ _LOWEST = {
     "n_folds": 2,
     "n_inducing": 1,
     "n_epochs": 1,
+    "ensemble": 1,
 }
 _OPTIONAL = {"batch_size", "n_jobs"}
 _CHOICES = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpnn.common.errors import GPnnWarning, InvalidInputError, listed
-from gpnn.common.types import Array, Prediction
+from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, for_each_block
 
@@ -152,6 +152,13 @@ class Whitener:
     def inverse(self, prediction: Prediction) -> Prediction:
         """A prediction of whitened y, in the user's units."""
         return prediction.affine(self.y_mean, self.y_std)
+
+
+def in_metric_of(params: Hyperparameters, whitener: Whitener) -> tuple[Whitener, Hyperparameters]:
+    """Lengthscales by column go into the whitener, so that the nearest rows are the most correlated."""
+    if not np.ndim(params.metric):
+        return whitener, params
+    return whitener.stretched(1 / np.asarray(params.metric)), params.in_metric()
 
 
 def _moments(X, n_jobs, diagonal: bool, progress: str | None, weights: Array | None = None):
