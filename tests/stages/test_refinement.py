@@ -12,7 +12,7 @@ from gpnn.engines.compiled.likelihood import predictive_likelihood, predictive_l
 from gpnn.engines.cpu.learner import CPULearner
 from gpnn.engines.local import Noise
 from gpnn.kernels import KERNELS, get_kernel
-from gpnn.stages.refinement import predict, promise_of_map, refine, refine_map, start_in
+from gpnn.stages.refinement import LinearMap, predict, promise, refine, refine_map, start_in
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -93,7 +93,7 @@ def test_a_map_promises_something_only_where_columns_belong_together(rng):
     for y in (np.sin(4 * X[:, 0]) + X[:, 1] + noise, np.sin(3 * X[:, :4].sum(axis=1)) + noise):
         learner, learn = CPULearner(X, y, seed=0, n_jobs=1), probes_of(X, y, np.arange(3000))
         params = refine(learner, learn, kernel, Hyperparameters(1.0, 1.0, 0.1), (60, 60), np.random.default_rng(0))
-        promises.append(promise_of_map(learner, learn, kernel, params, np.random.default_rng(1)))
+        promises.append(promise(LinearMap(learner.shape[1]), learner, learn, kernel, params, np.random.default_rng(1)))
     assert promises[0] < 0.01
     assert promises[1] > 0.1
 

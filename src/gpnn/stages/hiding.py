@@ -120,7 +120,7 @@ class Slabs:
         n, q = len(seen), len(probes)
         columns = rng.choice(self.near.shape[1], q, p=self._relevance)
         half = (0.5 * n * np.exp(rng.uniform(np.log(narrowest), np.log(widest), q))).astype(int)
-        low, high = np.empty((2, q))
+        low, high = np.empty((2, q), self.near.dtype)
         for column in np.unique(columns):
             of = np.flatnonzero(columns == column)
             values = np.sort(self.near[seen, column])
@@ -266,10 +266,12 @@ def nearest_seen(rows: Array, X: Array, own: Rows, n_neighbors: int, mask: Mask)
     from gpnn.engines.compiled.rows import smallest_shown  # numba comes with it: not before it is needed
 
     found = np.empty((len(X), n_neighbors), np.int64)
+    half, turned = 0.5 * (rows**2).sum(axis=1), np.ascontiguousarray(rows.T)
     for part in blocks(len(X), _SEARCHED):
         hidden, mine = mask(part), np.flatnonzero(own[part] >= 0)
         hidden[mine, own[part][mine]] = True
-        smallest_shown(squared_distances(X[part], rows), hidden, found[part])
+        ranking = X[part] @ turned  # |x − r|²/2 = |x|²/2 + |r|²/2 − x·r, of which the first is the same for all rows
+        smallest_shown(np.subtract(half, ranking, out=ranking), hidden, found[part])
     return found
 
 

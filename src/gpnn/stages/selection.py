@@ -20,7 +20,7 @@ from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout
-from gpnn.stages.refinement import predict, promise_of_map, refine, refine_map, start_in
+from gpnn.stages.refinement import LinearMap, Slopes, polish, predict, refine, refine_map, start_in
 from gpnn.stages.whitening import Whitener
 
 _SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; fewer, to 10,000, if columns are many
@@ -31,10 +31,13 @@ _FIRST, _MORE = (40, 60), (100,)  # Adam steps by round of the first kernel, and
 _NEXT, _LAST = (50, 50), (100,) * 2  # of other kernels, in its metric; on larger samples
 _MOST_MAPPED, _FEWEST_MAPPED, _ROWS_OF_ELEMENT = 40, 1500, 10  # columns; rows, and for each element of the map
 _PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
+_LITTLE, _NOTHING = 0.003, 0.0005  # of more steps of Adam's, or by the Fisher information: with less, none are taken
+_FEW_COLUMNS, _POLISHED = 10, 2  # up to so many columns, steps by the Fisher information are tried first
+_DEBUG = None
 _MAP_PRICE = 0.01  # what it must gain in `_score`: lengthscales of single columns are easier to read
 _FIRST_KERNEL = "exponential"
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
-_BLOCKS, _BLOCK_SIZE = 5, 200
+_BLOCKS, _BLOCK_SIZE, _ENOUGH_TO_BEGIN = 5, 200, 30  # of phase 1; steps, which others follow
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,8 @@ class Space:
         size = min(_BLOCK_SIZE, n)
         blocks = rng.choice(n, (max(1, min(_BLOCKS, n // size)), size), replace=False)
         noise = None if self.noise is None else self.noise.columns[blocks]
-        return estimate(self.learner.take(blocks), self.y[blocks], get_kernel(kernel), n_jobs=1, noise=noise).params
+        rows, y = self.learner.take(blocks), self.y[blocks]
+        return estimate(rows, y, get_kernel(kernel), n_jobs=1, noise=noise, n_steps=_ENOUGH_TO_BEGIN).params
 
     def refined(
         self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None
@@ -181,9 +185,21 @@ class Space:
         x_map = x_map if begun.x_map is None else begun.x_map @ x_map
         return self.judged(replace(begun, refined=True, params=params, x_map=x_map))
 
-    def promises(self, begun: Candidate, rng: np.random.Generator) -> bool:
+    def promises_map(self, begun: Candidate, rng: np.random.Generator) -> bool:
         """Whether a map is worth learning."""
-        return promise_of_map(self.learner, self.learn, get_kernel(begun.kernel), begun.params, rng) > _PROMISE
+        metric, kernel = LinearMap(self.learner.shape[1]), get_kernel(begun.kernel)
+        return Slopes.at(metric, self.learner, self.learn, kernel, begun.params, rng).promise > _PROMISE
+
+    def further(self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator) -> list[Candidate]:
+        """The same, refined further; none where that promises little."""
+        if begun.x_map is not None:
+            return [self.refined(begun, rounds, rng)]
+        kernel, steps = get_kernel(begun.kernel), _POLISHED if self.learner.shape[1] <= _FEW_COLUMNS else 0
+        params, left = polish(self.learner, self.learn, kernel, begun.params, rng, _NOTHING, steps)
+        if _DEBUG is not None: _DEBUG.append((begun.whitening, begun.kernel, left, params is begun.params))
+        if left > _LITTLE:
+            return [self.refined(begun, rounds, rng)]
+        return [] if params is begun.params else [self.judged(replace(begun, refined=True, params=params))]
 
     def judged(self, candidate: Candidate) -> Candidate:
         """As it does on the judges."""
@@ -224,7 +240,7 @@ def choose(
     candidates: list[Candidate] = []
 
     def branch(whitening: str, kernel: str) -> Space:
-        return branches.setdefault((whitening, kernel), spaces[whitening].branch(n_jobs=1))
+        return branches.setdefault((whitening, kernel), spaces[whitening].branch(engine.n_learners))
 
     def begin(whitening: str, kernel: str) -> _Task:
         space = branch(whitening, kernel)
@@ -238,8 +254,8 @@ def choose(
     def go_on(begun: Candidate, rounds: tuple[int, ...], with_map: bool = False) -> _Task:
         space = branch(begun.whitening, begun.kernel)
         if not with_map:
-            return lambda own_rng: [space.refined(begun, rounds, own_rng)]
-        return lambda own_rng: [space.mapped(begun, rounds, own_rng)] if space.promises(begun, own_rng) else []
+            return lambda own_rng: space.further(begun, rounds, own_rng)
+        return lambda own_rng: [space.mapped(begun, rounds, own_rng)] if space.promises_map(begun, own_rng) else []
 
     def in_kernel(known: Candidate, kernel: str) -> _Task:
         space = branch(known.whitening, kernel)

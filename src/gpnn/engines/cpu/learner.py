@@ -20,6 +20,7 @@ from gpnn.engines.parallel import for_each_block
 
 _MOST_NEIGHBORS = 63  # that will be asked for: indexes may tune themselves for that
 _SEARCH, _PREDICTED = 64, 500  # queries that a thread works on at a time
+_TOGETHER, _WIDE = 32, 16  # of those of a gradient, from so many columns on: with fewer, threads would gain nothing
 _STRETCH = 3.0  # of one column against another, at which an index is built anew
 
 
@@ -110,13 +111,22 @@ class CPUNeighborhoods:
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
     ) -> tuple[Array, int, float]:
         d, m = self.rows.shape[1], self.neighbors.shape[1]
-        gradient, outcomes, innovations = np.empty(d + 2), np.empty((len(chosen), 2)), np.ones((len(chosen), m))
-        _, count = predictive_likelihoods(
-            KERNEL_NUMBERS[kernel.name], self.probes.X[chosen], self.probes.y[chosen], self.rows, self.y,
-            self.neighbors[chosen], theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d), gradient, outcomes,
-            innovations, share, typical, *self._noise(chosen),
-        )  # fmt: skip
-        return gradient, count, float(innovations[:, 1:].mean())
+        size = _TOGETHER if d >= _WIDE else len(chosen)
+        gradients, counts = np.empty((-(-len(chosen) // size), d + 2)), []
+        outcomes, innovations = np.empty((len(chosen), 2)), np.ones((len(chosen), m))
+
+        def one(part: slice) -> None:
+            some = chosen[part]
+            _, count = predictive_likelihoods(
+                KERNEL_NUMBERS[kernel.name], self.probes.X[some], self.probes.y[some], self.rows, self.y,
+                self.neighbors[some], theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d),
+                gradients[part.start // size], outcomes[part], innovations[part], share, typical,
+                *self._noise(some),
+            )  # fmt: skip
+            counts.append(count)
+
+        for_each_block(one, len(chosen), size, self.n_jobs)
+        return gradients.sum(axis=0), sum(counts), float(innovations[:, 1:].mean())
 
     def map_gradient(
         self, chosen: NDArray, kernel: Kernel, x_map: Array, variances: Array, share: float, typical: float
@@ -139,13 +149,14 @@ class CPUNeighborhoods:
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
         (q, m), d = self.neighbors.shape, self.rows.shape[1]
-        outcomes, innovations = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m))
+        outcomes, innovations, nothing = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m)), np.empty(0)
 
         def one(part: slice) -> None:
+            A, _, *work = scratch(m + 1, d)
             predictive_likelihoods(
                 KERNEL_NUMBERS[kernel.name], self.probes.X[part], self.probes.y[part], self.rows, self.y,
                 self.neighbors[part], np.broadcast_to(params.lengthscale, d).copy(), params.kernel_variance,
-                params.noise_variance, *scratch(m + 1, d), np.empty(d + 2), outcomes[part], innovations[part],
+                params.noise_variance, A, nothing, *work, nothing, outcomes[part], innovations[part],
                 1.0, 1.0, *self._noise(part),
             )  # fmt: skip
 
