@@ -115,7 +115,7 @@ class Judges:
                 curve, at = self._curve(rows[:_SCOUTS], some, solution)
         sizes = sizes[: len(curve)]
         if len(rows) > _SCOUTS:
-            sizes = sizes[: at + 1]
+            sizes = sizes[: at + 2]
             more = self._predict(rows[_SCOUTS:], sizes)
             mean, variance = (
                 np.concatenate([getattr(of, name)[:, : len(sizes)] for of in (solution, more)])
@@ -143,9 +143,7 @@ class Judges:
             curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y, law), "nll": metrics.nll(y, law)})
         best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
         best_rmse, best_nll = best_rmse + rmse, best_nll + nll
-        good = [
-            p for p in curve if p["rmse"] <= (1 + _TOLERATED) * best_rmse and p["nll"] <= best_nll + _TOLERATED
-        ]
+        good = [p for p in curve if p["rmse"] <= (1 + _TOLERATED) * best_rmse and p["nll"] <= best_nll + _TOLERATED]
         chosen = good[0] if good else min(curve, key=lambda point: point["rmse"] / best_rmse + point["nll"] - best_nll)
         return curve, curve.index(chosen)
 

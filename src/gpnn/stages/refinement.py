@@ -109,11 +109,9 @@ def refine_map(
 
 @dataclass(frozen=True)
 class Slopes:
-    """Of l* in some of a metric's parameters, over many rows: the mean (p,), and the covariance of one row's (p, p)."""
+    """Of l* in some of a metric's parameters: means (k, p), each of _PART rows."""
 
-    mean: Array
-    covariance: Array
-    n: int
+    parts: Array
 
     @classmethod
     def at(
@@ -125,27 +123,36 @@ class Slopes:
         params: Hyperparameters,
         rng: np.random.Generator,
     ) -> Slopes:
-        d = learner.shape[1]
         chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES), replace=False)]
         u = metric.begin(params)
         around = learner.neighborhoods(chosen, metric(u), min(_NEIGHBORS, learner.shape[0] - 1))
         typical = metric.slope(around, np.arange(min(len(chosen), _BATCH)), kernel, u, 1.0)[2]
         parts = [np.arange(first, first + _PART) for first in range(0, len(chosen) - _PART + 1, _PART)]
         found = np.array([metric.slope(around, part, kernel, u, typical)[0][metric.own] for part in parts]) / _PART
-        return cls(found.mean(axis=0), _PART * np.cov(found, rowvar=False), _PART * len(parts))
+        return cls(found)
+
+    @property
+    def n(self) -> int:
+        return _PART * len(self.parts)
 
     @property
     def promise(self) -> float:
         """How much l* would fall, for each row, with one step by the Fisher information, less what noise would make of
         it: Σ(t² − 1)/2n."""
-        variance = np.diag(self.covariance)
+        mean, variance = self.parts.mean(axis=0), _PART * self.parts.var(axis=0, ddof=1)
         moved = variance > 0  # not a map's diagonal, nor columns without variance
-        return float(np.sum(self.mean[moved] ** 2 / variance[moved] - 1 / self.n) / 2)
+        return float(np.sum(mean[moved] ** 2 / variance[moved] - 1 / self.n) / 2)
+
+    @property
+    def unsure(self) -> float:
+        """The standard deviation of what is promised where nothing is to be gained."""
+        return float(np.sqrt(self.parts.shape[1] / 2) / self.n)
 
     def step(self) -> Array:
-        damped = self.covariance + np.diag(_DAMPED * np.diag(self.covariance) + 1e-9)
-        step = -np.linalg.solve(damped, self.mean)
-        return step * min(1.0, _LONGEST / np.abs(step).max())
+        information = _PART * np.cov(self.parts, rowvar=False)
+        damped = information + np.diag(_DAMPED * np.diag(information) + 1e-9)
+        step = -np.linalg.solve(damped, self.parts.mean(axis=0))
+        return step * min(1.0, _LONGEST / max(float(np.abs(step).max()), 1e-12))
 
 
 def polish(
@@ -158,14 +165,15 @@ def polish(
     most: int,
 ) -> tuple[Hyperparameters, float]:
     """θ̂ after steps by the Fisher information, `most` of them, until they promise little; and what the last slopes
-    promised. Where parameters are few and nearly right, that takes a fraction of Adam's rows."""
+    promised at most. Where parameters are few and nearly right, that takes a fraction of Adam's rows. Each has rows of
+    its own, and the k-th is a k-th as long: they average what these rows say."""
     metric, params = Lengthscales(learner.shape[1]), start
     for number in range(most + 1):
         slopes = Slopes.at(metric, learner, probes, kernel, params, rng)
         if slopes.promise < enough or number == most:
             break
-        params = metric.params(metric.begin(params) + slopes.step())
-    return params, slopes.promise
+        params = metric.params(metric.begin(params) + slopes.step() / (number + 1))
+    return params, slopes.promise + slopes.unsure
 
 
 class Lengthscales:
@@ -177,7 +185,9 @@ class Lengthscales:
 
     def begin(self, params: Hyperparameters) -> Array:
         variances = params.kernel_variance, max(params.noise_variance, 1e-6)
-        return np.append(np.log([*np.broadcast_to(params.lengthscale, self.d), *variances]), np.zeros(self.size - self.d - 2))
+        begun = np.zeros(self.size)
+        begun[: self.d + 2] = np.log([*np.broadcast_to(params.lengthscale, self.d), *variances])
+        return begun
 
     def params(self, u: Array) -> Hyperparameters:
         theta = np.exp(u)

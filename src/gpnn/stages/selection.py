@@ -30,10 +30,9 @@ _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
 _FIRST, _MORE = (40, 60), (100,)  # Adam steps by round of the first kernel, and again where that looked well
 _NEXT, _LAST = (50, 50), (100,) * 2  # of other kernels, in its metric; on larger samples
 _MOST_MAPPED, _FEWEST_MAPPED, _ROWS_OF_ELEMENT = 40, 1500, 10  # columns; rows, and for each element of the map
-_PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
-_LITTLE, _NOTHING = 0.003, 0.0005  # of more steps of Adam's, or by the Fisher information: with less, none are taken
+_PROMISE = 0.02  # of a map, in `Slopes.promise`: with less, it is not learned
+_LITTLE, _NOTHING = 0.002, 0.0005  # of more steps of Adam's, or by the Fisher information: with less, none are taken
 _FEW_COLUMNS, _POLISHED = 10, 2  # up to so many columns, steps by the Fisher information are tried first
-_DEBUG = None
 _MAP_PRICE = 0.01  # what it must gain in `_score`: lengthscales of single columns are easier to read
 _FIRST_KERNEL = "exponential"
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
@@ -196,7 +195,6 @@ class Space:
             return [self.refined(begun, rounds, rng)]
         kernel, steps = get_kernel(begun.kernel), _POLISHED if self.learner.shape[1] <= _FEW_COLUMNS else 0
         params, left = polish(self.learner, self.learn, kernel, begun.params, rng, _NOTHING, steps)
-        if _DEBUG is not None: _DEBUG.append((begun.whitening, begun.kernel, left, params is begun.params))
         if left > _LITTLE:
             return [self.refined(begun, rounds, rng)]
         return [] if params is begun.params else [self.judged(replace(begun, refined=True, params=params))]

@@ -21,7 +21,7 @@ from gpnn.engines.parallel import for_each_block
 _MOST_NEIGHBORS = 63  # that will be asked for: indexes may tune themselves for that
 _SEARCH, _PREDICTED = 64, 500  # queries that a thread works on at a time
 _TOGETHER, _WIDE = 32, 16  # of those of a gradient, from so many columns on: with fewer, threads would gain nothing
-_STRETCH = 3.0  # of one column against another, at which an index is built anew
+_STRETCH = 0.35  # of columns against each other (the sd of its logarithms), at which an index is built anew
 
 
 class CPULearner:
@@ -76,7 +76,7 @@ class CPULearner:
 
     def _in_metric(self, lengthscale: Array, probes: Probes) -> KDTree | Flat | IVF:
         change = self._lengthscale / lengthscale
-        spread = change.max() / change.min()
+        spread = float(np.std(np.log(change)))
         if self._index is None or spread > _STRETCH:
             n, d = self.rows.shape
             scaled = Rows.allocate(n, d)
@@ -85,7 +85,7 @@ class CPULearner:
             like_queries = (probes.X[:500] / lengthscale).astype(np.float32)
             self._index = automatic_index(n, d, m).build(scaled, m, like_queries, self.n_jobs, self.seed)
             self._lengthscale = lengthscale
-        elif spread > 1 + 1e-6:  # a factor common to all columns changes no neighbour
+        elif spread > 1e-6:  # a factor common to all columns changes no neighbour
             self._index = self._index.stretched(change.astype(np.float32))
             self._lengthscale = lengthscale
         return self._index
