@@ -21,9 +21,7 @@ SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])
 """m is chosen among these."""
 MOST_JUDGES = 50_000
 _FIRST_JUDGES, _FEWER_JUDGES = 4000, 6000
-_SCOUTS = 1000  # judges that are predicted from as many neighbours as there may be,
-_FIRST_SIZES = 7  # unless more than the first of SIZES do not help
-_TOLERATED = 0.005  # of RMSE, and of NLL, that may be lost for fewer neighbours
+_SCOUTS = 1000  # judges that are predicted from as many neighbours as there may be
 _TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 
 
@@ -108,12 +106,9 @@ class Judges:
         """The fewest neighbours that predict the rows as well as any number does, and those predictions.
 
         Systems of 400 rows take ten times as long as those of 150: a few scouts say how large they must be."""
-        sizes, curve = np.append(SIZES[most > SIZES], most), []
-        for some in (sizes[:_FIRST_SIZES], sizes):
-            if len(some) > len(curve) and not _levels_off(curve):
-                solution = self._predict(rows[:_SCOUTS], some)
-                curve, at = self._curve(rows[:_SCOUTS], some, solution)
-        sizes = sizes[: len(curve)]
+        sizes = np.append(SIZES[most > SIZES], most)
+        solution = self._predict(rows[:_SCOUTS], sizes)
+        curve, at = self._curve(rows[:_SCOUTS], sizes, solution)
         if len(rows) > _SCOUTS:
             sizes = sizes[: at + 2]
             more = self._predict(rows[_SCOUTS:], sizes)
@@ -143,7 +138,7 @@ class Judges:
             curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y, law), "nll": metrics.nll(y, law)})
         best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
         best_rmse, best_nll = best_rmse + rmse, best_nll + nll
-        good = [p for p in curve if p["rmse"] <= (1 + _TOLERATED) * best_rmse and p["nll"] <= best_nll + _TOLERATED]
+        good = [p for p in curve if p["rmse"] <= 1.005 * best_rmse and p["nll"] <= best_nll + 0.005]
         chosen = good[0] if good else min(curve, key=lambda point: point["rmse"] / best_rmse + point["nll"] - best_nll)
         return curve, curve.index(chosen)
 
@@ -186,15 +181,6 @@ class Judges:
         solution = self.engine.path(X_star, sizes, self.kernel, self.params, own, progress=self.progress)
         mean = solution.mean * (self.params.unbiasing(sizes) if self.unbiased_mean else 1.0)
         return solution._replace(mean=mean, innovations=solution.innovations.astype(np.float32))
-
-
-def _levels_off(curve: list[dict]) -> bool:
-    """Whether the last two steps gained less than a fifth of what may be given away for fewer neighbours: the next
-    would gain as little."""
-    if not curve:
-        return False
-    before, last = curve[-3], curve[-1]
-    return before["rmse"] < (1 + _TOLERATED / 5) * last["rmse"] and before["nll"] < last["nll"] + _TOLERATED / 5
 
 
 def fitted_calibration(y: Array, law: Prediction, innovations: Array, local: bool) -> Calibration:

@@ -7,7 +7,6 @@ searched in the metric that the lengthscales define, again at every round.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -23,9 +22,9 @@ _MOST_QUERIES = 2048  # per round; beyond, minibatches come back to the same row
 _SHARE = 0.3  # of the typical scale in that of a neighbourhood
 _NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
 _RATE, _REACH = 0.1, 0.5  # of Adam: the longest step in one logarithm, and in all of them together
+FEW, _QUICK = 10, 0.2  # up to so many columns, steps are longer: few parameters have little noise, and ridges are long
 _MAP_RATE, _MAP_REACH = 0.05, 0.4  # in one element of a linear map, and in those of one row or column of it together
-_PART = 16  # rows whose mean slope is one observation, where it is asked what more learning promises
-_DAMPED, _LONGEST = 0.1, 0.5  # steps by the Fisher information
+_PART = 16  # rows whose mean slope is one observation, where a map's promise is looked at
 _AVERAGED = 4  # the mean of the last fourth of the steps is the result
 _LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
 _TRIED = 400  # rows that say where another kernel begins
@@ -63,8 +62,10 @@ def refine(
 ) -> Hyperparameters:
     """θ̂ after as many Adam steps as `rounds` says, of `size` rows each, with neighbours found anew at the start of each
     round."""
-    metric = Lengthscales(learner.shape[1])
-    return metric.params(_descend(metric, learner, probes, kernel, start, rounds, rng, progress, most_queries, size))
+    d = learner.shape[1]
+    metric = Lengthscales(d)
+    theta = np.exp(_descend(metric, learner, probes, kernel, start, rounds, rng, progress, most_queries, size))
+    return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
 
 
 def start_in(
@@ -102,96 +103,36 @@ def refine_map(
     it."""
     d = learner.shape[1]
     metric = LinearMap(d)
-    u = _descend(metric, learner, probes, kernel, start, rounds, rng, progress)
+    u = _descend(metric, learner, probes, kernel, start, rounds, rng, progress, _MOST_QUERIES)
     kernel_variance, noise_variance = np.exp(u[d : d + 2])
     return metric(u), Hyperparameters(np.ones(d), float(kernel_variance), float(noise_variance))
 
 
-@dataclass(frozen=True)
-class Slopes:
-    """Of l* in some of a metric's parameters: means (k, p), each of _PART rows."""
-
-    parts: Array
-
-    @classmethod
-    def at(
-        cls,
-        metric: Lengthscales | LinearMap,
-        learner: Surroundings,
-        probes: ProbeSource,
-        kernel: Kernel,
-        params: Hyperparameters,
-        rng: np.random.Generator,
-    ) -> Slopes:
-        chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES), replace=False)]
-        u = metric.begin(params)
-        around = learner.neighborhoods(chosen, metric(u), min(_NEIGHBORS, learner.shape[0] - 1))
-        typical = metric.slope(around, np.arange(min(len(chosen), _BATCH)), kernel, u, 1.0)[2]
-        parts = [np.arange(first, first + _PART) for first in range(0, len(chosen) - _PART + 1, _PART)]
-        found = np.array([metric.slope(around, part, kernel, u, typical)[0][metric.own] for part in parts]) / _PART
-        return cls(found)
-
-    @property
-    def n(self) -> int:
-        return _PART * len(self.parts)
-
-    @property
-    def promise(self) -> float:
-        """How much l* would fall, for each row, with one step by the Fisher information, less what noise would make of
-        it: Σ(t² − 1)/2n."""
-        mean, variance = self.parts.mean(axis=0), _PART * self.parts.var(axis=0, ddof=1)
-        moved = variance > 0  # not a map's diagonal, nor columns without variance
-        return float(np.sum(mean[moved] ** 2 / variance[moved] - 1 / self.n) / 2)
-
-    @property
-    def unsure(self) -> float:
-        """The standard deviation of what is promised where nothing is to be gained."""
-        return float(np.sqrt(self.parts.shape[1] / 2) / self.n)
-
-    def step(self) -> Array:
-        information = _PART * np.cov(self.parts, rowvar=False)
-        damped = information + np.diag(_DAMPED * np.diag(information) + 1e-9)
-        step = -np.linalg.solve(damped, self.parts.mean(axis=0))
-        return step * min(1.0, _LONGEST / max(float(np.abs(step).max()), 1e-12))
-
-
-def polish(
-    learner: Surroundings,
-    probes: ProbeSource,
-    kernel: Kernel,
-    start: Hyperparameters,
-    rng: np.random.Generator,
-    enough: float,
-    most: int,
-) -> tuple[Hyperparameters, float]:
-    """θ̂ after steps by the Fisher information, `most` of them, until they promise little; and what the last slopes
-    promised at most. Where parameters are few and nearly right, that takes a fraction of Adam's rows. Each has rows of
-    its own, and the k-th is a k-th as long: they average what these rows say."""
-    metric, params = Lengthscales(learner.shape[1]), start
-    for number in range(most + 1):
-        slopes = Slopes.at(metric, learner, probes, kernel, params, rng)
-        if slopes.promise < enough or number == most:
-            break
-        params = metric.params(metric.begin(params) + slopes.step() / (number + 1))
-    return params, slopes.promise + slopes.unsure
+def promise_of_map(
+    learner: Learner, probes: ProbeSource, kernel: Kernel, params: Hyperparameters, rng: np.random.Generator
+) -> float:
+    """How much l* would fall, for each row, with a linear map: Σ(t² − 1)/2q over the slopes in its elements, from their
+    means and standard errors over q rows. That is where one step by the Fisher information leads, less what noise
+    would make of it."""
+    d = learner.shape[1]
+    metric = LinearMap(d)
+    chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES), replace=False)]
+    u = np.zeros(metric.size)
+    u[: d + 2] = np.log([*np.broadcast_to(params.lengthscale, d), params.kernel_variance, params.noise_variance])
+    around = learner.neighborhoods(chosen, metric(u), min(_NEIGHBORS, learner.shape[0] - 1))
+    parts = [np.arange(first, first + _PART) for first in range(0, len(chosen) - _PART + 1, _PART)]
+    slopes = np.array([metric.slope(around, part, kernel, u, 1.0)[0][d + 2 :] for part in parts])
+    variance = np.var(slopes, axis=0, ddof=1) / len(parts)
+    moved = variance > 0  # not the diagonal, nor columns without variance
+    return float(np.sum(np.mean(slopes, axis=0)[moved] ** 2 / variance[moved] - 1) / (2 * _PART * len(parts)))
 
 
 class Lengthscales:
     """The metric x/l. Parameters: the logarithms of l_1 … l_d, σ_f², σ_ξ²."""
 
     def __init__(self, d: int):
-        self.d, self.size, self.own = d, d + 2, slice(0, d + 2)
-        self.rate: Array | float = min(_RATE, _REACH / np.sqrt(d + 2))
-
-    def begin(self, params: Hyperparameters) -> Array:
-        variances = params.kernel_variance, max(params.noise_variance, 1e-6)
-        begun = np.zeros(self.size)
-        begun[: self.d + 2] = np.log([*np.broadcast_to(params.lengthscale, self.d), *variances])
-        return begun
-
-    def params(self, u: Array) -> Hyperparameters:
-        theta = np.exp(u)
-        return Hyperparameters(theta[: self.d], float(theta[self.d]), max(float(theta[self.d + 1]), 1e-6))
+        self.d, self.size = d, d + 2
+        self.rate: Array | float = min(_QUICK if d <= FEW else _RATE, _REACH / np.sqrt(d + 2))
 
     def __call__(self, u: Array) -> Array:
         return np.exp(u[: self.d])
@@ -203,14 +144,14 @@ class Lengthscales:
         return gradient * theta, count, innovation
 
 
-class LinearMap(Lengthscales):
+class LinearMap:
     """The metric (I + E)ᵀ(x/l), for functions of sums and differences of columns. Parameters: those of `Lengthscales`,
     and E, whose diagonal stays at 0."""
 
     def __init__(self, d: int):
-        self.d, self.size, self.own = d, d + 2 + d * d, slice(d + 2, None)
+        self.d, self.size = d, d + 2 + d * d
         self.rate = np.full(self.size, min(_MAP_RATE, _MAP_REACH / d))
-        self.rate[: d + 2] = Lengthscales(d).rate
+        self.rate[: d + 2] = min(_RATE, _REACH / np.sqrt(d + 2))
 
     def __call__(self, u: Array) -> Array:
         return np.exp(-u[: self.d, None]) * (np.eye(self.d) + u[self.d + 2 :].reshape(self.d, self.d))
@@ -233,7 +174,7 @@ def _descend(
     rounds: tuple[int, ...],
     rng: np.random.Generator,
     progress: str | None,
-    most_queries: int = _MOST_QUERIES,
+    most_queries: int,
     size: int = _BATCH,
 ) -> Array:
     """The metric's parameters: the mean of the last steps."""
@@ -241,7 +182,10 @@ def _descend(
     m = min(_NEIGHBORS, n - 1)
     if m < 1:
         raise InvalidInputError("Refinement needs at least two rows.")
-    u = metric.begin(start)
+    u = np.zeros(metric.size)
+    u[: d + 2] = np.log(
+        [*np.broadcast_to(start.lengthscale, d), start.kernel_variance, max(start.noise_variance, 1e-6)]
+    )
     adam = Adam(metric.rate, metric.size, n_steps=sum(rounds))
     typical = 1.0
     averaged, total = -(-sum(rounds) // _AVERAGED), np.zeros_like(u)

@@ -20,7 +20,7 @@ from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout
-from gpnn.stages.refinement import LinearMap, Slopes, polish, predict, refine, refine_map, start_in
+from gpnn.stages.refinement import FEW, predict, promise_of_map, refine, refine_map, start_in
 from gpnn.stages.whitening import Whitener
 
 _SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; fewer, to 10,000, if columns are many
@@ -30,9 +30,7 @@ _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
 _FIRST, _MORE = (40, 60), (100,)  # Adam steps by round of the first kernel, and again where that looked well
 _NEXT, _LAST = (50, 50), (100,) * 2  # of other kernels, in its metric; on larger samples
 _MOST_MAPPED, _FEWEST_MAPPED, _ROWS_OF_ELEMENT = 40, 1500, 10  # columns; rows, and for each element of the map
-_PROMISE = 0.02  # of a map, in `Slopes.promise`: with less, it is not learned
-_LITTLE, _NOTHING = 0.002, 0.0005  # of more steps of Adam's, or by the Fisher information: with less, none are taken
-_FEW_COLUMNS, _POLISHED = 10, 2  # up to so many columns, steps by the Fisher information are tried first
+_PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
 _MAP_PRICE = 0.01  # what it must gain in `_score`: lengthscales of single columns are easier to read
 _FIRST_KERNEL = "exponential"
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
@@ -184,20 +182,9 @@ class Space:
         x_map = x_map if begun.x_map is None else begun.x_map @ x_map
         return self.judged(replace(begun, refined=True, params=params, x_map=x_map))
 
-    def promises_map(self, begun: Candidate, rng: np.random.Generator) -> bool:
+    def promises(self, begun: Candidate, rng: np.random.Generator) -> bool:
         """Whether a map is worth learning."""
-        metric, kernel = LinearMap(self.learner.shape[1]), get_kernel(begun.kernel)
-        return Slopes.at(metric, self.learner, self.learn, kernel, begun.params, rng).promise > _PROMISE
-
-    def further(self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator) -> list[Candidate]:
-        """The same, refined further; none where that promises little."""
-        if begun.x_map is not None:
-            return [self.refined(begun, rounds, rng)]
-        kernel, steps = get_kernel(begun.kernel), _POLISHED if self.learner.shape[1] <= _FEW_COLUMNS else 0
-        params, left = polish(self.learner, self.learn, kernel, begun.params, rng, _NOTHING, steps)
-        if left > _LITTLE:
-            return [self.refined(begun, rounds, rng)]
-        return [] if params is begun.params else [self.judged(replace(begun, refined=True, params=params))]
+        return promise_of_map(self.learner, self.learn, get_kernel(begun.kernel), begun.params, rng) > _PROMISE
 
     def judged(self, candidate: Candidate) -> Candidate:
         """As it does on the judges."""
@@ -252,8 +239,8 @@ def choose(
     def go_on(begun: Candidate, rounds: tuple[int, ...], with_map: bool = False) -> _Task:
         space = branch(begun.whitening, begun.kernel)
         if not with_map:
-            return lambda own_rng: space.further(begun, rounds, own_rng)
-        return lambda own_rng: [space.mapped(begun, rounds, own_rng)] if space.promises_map(begun, own_rng) else []
+            return lambda own_rng: [space.refined(begun, rounds, own_rng)]
+        return lambda own_rng: [space.mapped(begun, rounds, own_rng)] if space.promises(begun, own_rng) else []
 
     def in_kernel(known: Candidate, kernel: str) -> _Task:
         space = branch(known.whitening, kernel)
@@ -265,8 +252,10 @@ def choose(
         return task
 
     def run(heat: Heat) -> None:
-        leaders = _leaders(candidates, heat.places, heat.behind)
-        do([go_on(leader, heat.rounds, heat.with_map) for leader in leaders])
+        leaders, rounds = _leaders(candidates, heat.places, heat.behind), heat.rounds
+        if not heat.with_map and sample.rows.shape[1] <= FEW:  # whose steps are longer
+            rounds = rounds[: -(-len(rounds) // 2)]
+        do([go_on(leader, rounds, heat.with_map) for leader in leaders])
 
     def do(tasks: list[_Task]) -> None:
         candidates.extend(_all_of(tasks, rng, engine.n_learners, progress))
