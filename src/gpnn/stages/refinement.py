@@ -18,7 +18,7 @@ from gpnn.engines import Learner, Neighborhoods, Probes
 from gpnn.engines.parallel import progress_bar
 
 _BATCH = 128
-_MOST_QUERIES = 2048  # per round; beyond, minibatches come back to the same rows
+_MOST_QUERIES, _FEWER_QUERIES = 2048, 1024  # per round; beyond, minibatches come back to the same rows
 _SHARE = 0.3  # of the typical scale in that of a neighbourhood
 _NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
 _RATE, _REACH = 0.1, 0.5  # of Adam: the longest step in one logarithm, and in all of them together
@@ -63,7 +63,7 @@ def refine(
     """θ̂ after as many Adam steps as `rounds` says, of `size` rows each, with neighbours found anew at the start of each
     round."""
     d = learner.shape[1]
-    metric = Lengthscales(d)
+    metric, most_queries = Lengthscales(d), min(most_queries, _FEWER_QUERIES if d <= FEW else _MOST_QUERIES)
     theta = np.exp(_descend(metric, learner, probes, kernel, start, rounds, rng, progress, most_queries, size))
     return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
 
