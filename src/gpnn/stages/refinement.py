@@ -18,11 +18,10 @@ from gpnn.engines import Learner, Neighborhoods, Probes
 from gpnn.engines.parallel import progress_bar
 
 _BATCH = 128
-_MOST_QUERIES, _FEWER_QUERIES = 2048, 1024  # per round; beyond, minibatches come back to the same rows
+_MOST_QUERIES = 2048  # per round; beyond, minibatches come back to the same rows
 _SHARE = 0.3  # of the typical scale in that of a neighbourhood
 _NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
 _RATE, _REACH = 0.1, 0.5  # of Adam: the longest step in one logarithm, and in all of them together
-FEW, _QUICK = 10, 0.2  # up to so many columns, steps are longer: few parameters have little noise, and ridges are long
 _MAP_RATE, _MAP_REACH = 0.05, 0.4  # in one element of a linear map, and in those of one row or column of it together
 _PART = 16  # rows whose mean slope is one observation, where a map's promise is looked at
 _AVERAGED = 4  # the mean of the last fourth of the steps is the result
@@ -63,7 +62,7 @@ def refine(
     """θ̂ after as many Adam steps as `rounds` says, of `size` rows each, with neighbours found anew at the start of each
     round."""
     d = learner.shape[1]
-    metric, most_queries = Lengthscales(d), min(most_queries, _FEWER_QUERIES if d <= FEW else _MOST_QUERIES)
+    metric = Lengthscales(d)
     theta = np.exp(_descend(metric, learner, probes, kernel, start, rounds, rng, progress, most_queries, size))
     return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
 
@@ -132,7 +131,7 @@ class Lengthscales:
 
     def __init__(self, d: int):
         self.d, self.size = d, d + 2
-        self.rate: Array | float = min(_QUICK if d <= FEW else _RATE, _REACH / np.sqrt(d + 2))
+        self.rate: Array | float = min(_RATE, _REACH / np.sqrt(d + 2))
 
     def __call__(self, u: Array) -> Array:
         return np.exp(u[: self.d])
@@ -151,7 +150,7 @@ class LinearMap:
     def __init__(self, d: int):
         self.d, self.size = d, d + 2 + d * d
         self.rate = np.full(self.size, min(_MAP_RATE, _MAP_REACH / d))
-        self.rate[: d + 2] = min(_RATE, _REACH / np.sqrt(d + 2))
+        self.rate[: d + 2] = Lengthscales(d).rate
 
     def __call__(self, u: Array) -> Array:
         return np.exp(-u[: self.d, None]) * (np.eye(self.d) + u[self.d + 2 :].reshape(self.d, self.d))

@@ -20,7 +20,7 @@ from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout
-from gpnn.stages.refinement import FEW, predict, promise_of_map, refine, refine_map, start_in
+from gpnn.stages.refinement import predict, promise_of_map, refine, refine_map, start_in
 from gpnn.stages.whitening import Whitener
 
 _SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; fewer, to 10,000, if columns are many
@@ -252,10 +252,8 @@ def choose(
         return task
 
     def run(heat: Heat) -> None:
-        leaders, rounds = _leaders(candidates, heat.places, heat.behind), heat.rounds
-        if not heat.with_map and sample.rows.shape[1] <= FEW:  # whose steps are longer
-            rounds = rounds[: -(-len(rounds) // 2)]
-        do([go_on(leader, rounds, heat.with_map) for leader in leaders])
+        leaders = _leaders(candidates, heat.places, heat.behind)
+        do([go_on(leader, heat.rounds, heat.with_map) for leader in leaders])
 
     def do(tasks: list[_Task]) -> None:
         candidates.extend(_all_of(tasks, rng, engine.n_learners, progress))
