@@ -37,7 +37,7 @@ nearer."""
 _NEAR_ROWS, _NEAR_NUMBERS = 50_000, 2_000_000
 """That the local process is judged with: as many as can be looked through, for it has all of them to answer from."""
 _KERNELS = ("exponential", "matern32")  # members take turns
-_ROUNDS, _QUERIES, _BATCH = (40, 40, 40, 40), 512, 64  # steps; rows searched for before each round, and of a step
+_ROUNDS, _QUERIES = (40, 40, 40, 40), 512  # steps, and rows that are searched for before each round
 _START = Hyperparameters(2.0, 1.0, 0.1)
 _JUDGES = 400  # of each member
 
@@ -142,7 +142,7 @@ class _Sample:
         learner = self._learner(self.whitener, learned, rest, rng)
         table = _Table(self.rows[learned], rest[learned], learner, noise=self._noise_of(learned))
         table.mask = lambda own: self.hiding.mask(learned[own], learned, rng)
-        params = refine(table, table, kernel, _START, _ROUNDS, rng, most_queries=_QUERIES, size=_BATCH)
+        params = refine(table, table, kernel, _START, _ROUNDS, rng, most_queries=_QUERIES)
         judges = fold.judge[:_JUDGES]
         mask = self.hiding.mask_of_judges(judges, seen, rng)
         none = np.full(len(judges), -1)

@@ -57,13 +57,10 @@ def refine(
     rng: np.random.Generator,
     progress: str | None = None,
     most_queries: int = _MOST_QUERIES,
-    size: int = _BATCH,
 ) -> Hyperparameters:
-    """θ̂ after as many Adam steps as `rounds` says, of `size` rows each, with neighbours found anew at the start of each
-    round."""
+    """θ̂ after as many Adam steps as `rounds` says, with neighbours found anew at the start of each round."""
     d = learner.shape[1]
-    metric = Lengthscales(d)
-    theta = np.exp(_descend(metric, learner, probes, kernel, start, rounds, rng, progress, most_queries, size))
+    theta = np.exp(_descend(Lengthscales(d), learner, probes, kernel, start, rounds, rng, progress, most_queries))
     return Hyperparameters(theta[:d], float(theta[d]), float(theta[d + 1]))
 
 
@@ -174,7 +171,6 @@ def _descend(
     rng: np.random.Generator,
     progress: str | None,
     most_queries: int,
-    size: int = _BATCH,
 ) -> Array:
     """The metric's parameters: the mean of the last steps."""
     n, d = learner.shape
@@ -190,10 +186,10 @@ def _descend(
     averaged, total = -(-sum(rounds) // _AVERAGED), np.zeros_like(u)
     with progress_bar(sum(rounds), progress) as bar:
         for n_steps in rounds:
-            chosen = probes[rng.choice(len(probes), min(len(probes), most_queries, n_steps * size), replace=False)]
+            chosen = probes[rng.choice(len(probes), min(len(probes), most_queries, n_steps * _BATCH), replace=False)]
             neighborhoods = learner.neighborhoods(chosen, metric(u), m)
             for _ in range(n_steps):
-                batch = rng.choice(len(chosen), min(size, len(chosen)), replace=False)
+                batch = rng.choice(len(chosen), min(_BATCH, len(chosen)), replace=False)
                 slope, count, innovation = metric.slope(neighborhoods, batch, kernel, u, typical)
                 if count == 0:  # nowhere positive definite: more noise will help
                     slope = np.zeros(metric.size)

@@ -34,7 +34,7 @@ _PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
 _MAP_PRICE = 0.01  # what it must gain in `_score`: lengthscales of single columns are easier to read
 _FIRST_KERNEL = "exponential"
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
-_BLOCKS, _BLOCK_SIZE, _ENOUGH_TO_BEGIN = 5, 200, 30  # of phase 1; steps, which others follow
+_BLOCKS, _BLOCK_SIZE = 5, 200
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,7 @@ class Space:
         size = min(_BLOCK_SIZE, n)
         blocks = rng.choice(n, (max(1, min(_BLOCKS, n // size)), size), replace=False)
         noise = None if self.noise is None else self.noise.columns[blocks]
-        rows, y = self.learner.take(blocks), self.y[blocks]
-        return estimate(rows, y, get_kernel(kernel), n_jobs=1, noise=noise, n_steps=_ENOUGH_TO_BEGIN).params
+        return estimate(self.learner.take(blocks), self.y[blocks], get_kernel(kernel), n_jobs=1, noise=noise).params
 
     def refined(
         self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None

@@ -31,15 +31,19 @@ def block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance,
     padded = n_strips * lanes
     stride = padded * lanes
     right = n_strips * stride
-    inverse = 1 / lengthscale
     for i in range(padded):
         at = (i // lanes) * d * lanes + i % lanes
         if i < s:
             for k in range(d):
-                z[at + k * lanes] = X[i, k] * inverse[k]
+                z[at + k * lanes] = X[i, k]
         else:
             for k in range(d):
                 z[at + k * lanes] = 0.0
+    for strip in range(n_strips):
+        for k in range(d):
+            at = (strip * d + k) * lanes
+            own = load(z, at)
+            store(z, at, own / like(own, lengthscale[k]))
 
     for strip in range(n_strips):
         row = strip * d * lanes
@@ -140,7 +144,8 @@ def predictive_likelihood(
         innovations[i] = A[n_strips * stride + i * lanes] ** 2
     if len(gradient) == 0:  # of Lᵀp = L⁻¹e and Lᵀa = L⁻¹y, the last elements come first
         inverse = A[(s - 1) // lanes * stride + (s - 1) * lanes + (s - 1) % lanes]
-        precision, error = inverse**2, A[n_strips * stride + (s - 1) * lanes] / inverse
+        precision = inverse * inverse
+        error = A[n_strips * stride + (s - 1) * lanes] * inverse / precision
         outcome[0], outcome[1] = error, 1 / precision
         return 0.5 * (error**2 * precision - np.log(precision) + np.log(2 * np.pi))
     p = np.empty(n_strips * lanes)
