@@ -27,13 +27,11 @@ from time import perf_counter, process_time
 sys.path.insert(0, {here!r})
 warnings.simplefilter("ignore")
 import small_fit
-start = perf_counter()
 model = small_fit.make({name!r})
-imported = perf_counter()
 X, y, X_test, y_test = small_fit.table()
 begin, cpu = perf_counter(), process_time()
 model.fit(X, y)
-found = {{"import_s": imported - start, "fit_s": perf_counter() - begin, "fit_cpu_s": process_time() - cpu}}
+found = {{"fit_s": perf_counter() - begin, "fit_cpu_s": process_time() - cpu}}
 print(json.dumps(found | small_fit.scores(model, y, X_test, y_test)))
 """
 
@@ -79,7 +77,7 @@ def main():
     for name in args.models:
         new_process(name, args.threads)  # compiles, once and for all
         runs = [new_process(name, args.threads) for _ in range(args.processes)]
-        found = {key: [run[key] for run in runs] for key in ("import_s", "fit_s", "fit_cpu_s")}
+        found = {key: [run[key] for run in runs] for key in ("fit_s", "fit_cpu_s")}
         results[f"{name}, {args.threads} threads"] = {
             "rows": N, "columns": D, "rmse": runs[0]["rmse"], "load_average": os.getloadavg()[0],
             **{key: {"shortest": min(of), "median": float(np.median(of))} for key, of in found.items()},
