@@ -33,6 +33,19 @@ def test_every_block_once(n_jobs):
     assert [(b.start, b.stop) for b in blocks(25, 10)] == [(0, 10), (10, 20), (20, 25)]
 
 
+def test_a_loop_within_a_block_keeps_to_its_thread():
+    threads = []
+
+    def outer(part):
+        here = threading.get_ident()
+        for_each_block(lambda inner: threads.append(threading.get_ident() == here), 4, 1, n_jobs=4)
+
+    for_each_block(outer, 3, 1, n_jobs=2)
+    assert threads == [True] * 12
+    for_each_block(outer, 1, 1, n_jobs=2)  # alone, it may have them all
+    assert not any(threads[12:])
+
+
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_a_failure_ends_the_loop(n_jobs):
     begun = []

@@ -16,7 +16,9 @@ from gpnn.stages.refinement import TwoMetrics, predict, promise_of_map, refine, 
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("s", "d", "known"), [(32, 5, False), (20, 1, False), (2, 3, False), (20, 2, True)])
+@pytest.mark.parametrize(
+    ("s", "d", "known"), [(32, 5, False), (20, 1, False), (2, 3, False), (9, 9, False), (20, 2, True)]
+)
 def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_right(kernel, s, d, known, rng):
     X, y = rng.normal(size=(s, d)), rng.normal(size=s)
     theta = np.concatenate([rng.uniform(0.5, 2, d), [1.3, 0.2]])
@@ -39,6 +41,13 @@ def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_r
     error, variance = y[-1] - law.mean[0], law.variance[0] - 0.2 + each[-1]
     np.testing.assert_allclose(outcome, [error, variance], rtol=1e-10)
     np.testing.assert_allclose(innovations, law.innovations[0], rtol=1e-8)
+    A, _, *others = work
+    alone, none = np.empty(2), np.empty(0)
+    without = predictive_likelihood(
+        KERNEL_NUMBERS[kernel], X, y, theta[:d].copy(), theta[d], theta[d + 1], A, none, *others, none, alone,
+        innovations, share, typical, noise,
+    )  # fmt: skip
+    np.testing.assert_allclose([without, *alone], [loss, *outcome], rtol=1e-12)
     assert loss == pytest.approx(0.5 * (np.log(2 * np.pi * variance) + error**2 / variance), rel=1e-10)
     numerical = [(value(theta + h)[0] - value(theta - h)[0]) / 2e-6 for h in 1e-6 * np.eye(d + 2)]
     np.testing.assert_allclose(gradient, numerical, atol=1e-7)
@@ -227,3 +236,15 @@ def test_refinement_finds_which_columns_matter(relevant_and_not):
         CPULearner(X, y, seed=0, n_jobs=2), learn, get_kernel("matern32"), start, (60, 60), np.random.default_rng(0)
     )
     assert again == refined
+
+
+def test_a_gradient_of_many_columns_is_the_same_on_any_number_of_threads(rng):
+    X, y = rng.normal(size=(400, 20)).astype(np.float32), rng.normal(size=400)
+    theta, batch, probes = np.append(np.full(20, 3.0), [1.0, 0.1]), np.arange(100), probes_of(X, y, np.arange(200))
+    found = [
+        CPULearner(X, y, 0, n_jobs).neighborhoods(probes, 1.0, 31).gradient(batch, get_kernel("rbf"), theta, 0.3, 1.0)
+        for n_jobs in (1, 3)
+    ]
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1:] == found[1][1:]
+    assert found[0][1] == 100

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache
-from threading import Event, Lock
+from threading import Event, Lock, local
 from typing import TypeVar
 
 import joblib
@@ -25,6 +25,8 @@ with warnings.catch_warnings():
     from tqdm.auto import tqdm
 
 T = TypeVar("T")
+_HERE = local()
+"""Of each thread: whether it works on the blocks of a loop."""
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -73,7 +75,8 @@ def for_each_block(
 ) -> None:
     """Call `work(block)` for every block of range(n).
 
-    `progress`: see `shown`. If a block fails, or on Ctrl-C, no further block is begun and the error is raised here.
+    `progress`: see `shown`. If a block fails, or on Ctrl-C, no further block is begun and the error is raised here. A
+    loop within a block keeps to its thread.
     """
     if 0 < n <= size:  # nothing to share out: for a single row, threads and locks would cost as much as the answer
         with shown(progress, n) as bar, one_blas_thread():
@@ -96,12 +99,12 @@ def for_each_block(
             failed.set()
             raise
 
-    threads = min(n_threads(n_jobs), -(-n // size))
+    threads = 1 if getattr(_HERE, "is_worker", False) else min(n_threads(n_jobs), -(-n // size))
     with shown(progress, n) as bar, one_blas_thread():
         if threads <= 1:
             worker()
             return
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads, initializer=setattr, initargs=(_HERE, "is_worker", True)) as pool:
             running = [pool.submit(worker) for _ in range(threads)]
             try:
                 for future in running:

@@ -97,19 +97,21 @@ def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibratio
         scales += [(scale, law.own * scale.of(local)) for scale in some]
     best, best_loss = Calibration(), np.inf
     for scale, variance in scales:
-        for floor in (0.0, *(float(np.median(variance)) * _FLOORS)):
-            with_floor = variance + floor
-            if law.known is not None:
-                alpha = factor_beside(squared_errors, with_floor, law.known)
-                total = alpha * with_floor + law.known
-                loss = 0.5 * float(np.mean(np.log(total) + surprised / total))
-            else:
-                alpha = float(np.mean(squared_errors / with_floor))  # the best for scale and floor: Alg. 2, step 2
-                surprise, bounded = float(np.mean(surprised / with_floor)), max(alpha, 1e-300)
-                loss = 0.5 * float(np.mean(np.log(with_floor)) + np.log(bounded) + surprise / bounded)
-            loss += _WORTH_IT * ((scale is not None) + (floor > 0))
-            if loss < best_loss:
-                best, best_loss = Calibration(alpha, alpha * floor, scale), loss
+        floors = np.append(0.0, float(np.median(variance)) * _FLOORS)
+        with_floor = variance + floors[:, None]
+        if law.known is not None:
+            alphas = np.array([factor_beside(squared_errors, own, law.known) for own in with_floor])
+            total = alphas[:, None] * with_floor + law.known
+            losses = 0.5 * np.mean(np.log(total) + surprised / total, axis=1)
+        else:
+            alphas = np.mean(squared_errors / with_floor, axis=1)  # the best for scale and floor: Alg. 2, step 2
+            surprise, bounded = np.mean(surprised / with_floor, axis=1), np.maximum(alphas, 1e-300)
+            losses = 0.5 * (np.mean(np.log(with_floor), axis=1) + np.log(bounded) + surprise / bounded)
+        losses += _WORTH_IT * ((scale is not None) + (floors > 0))
+        at = int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
+        if losses[at] < best_loss:
+            alpha, floor = float(alphas[at]), float(floors[at])
+            best, best_loss = Calibration(alpha, alpha * floor, scale), losses[at]
     _checked(best.alpha)
     return best
 

@@ -120,7 +120,7 @@ class Slabs:
         n, q = len(seen), len(probes)
         columns = rng.choice(self.near.shape[1], q, p=self._relevance)
         half = (0.5 * n * np.exp(rng.uniform(np.log(narrowest), np.log(widest), q))).astype(int)
-        low, high = np.empty((2, q))
+        low, high = np.empty((2, q), self.near.dtype)
         for column in np.unique(columns):
             of = np.flatnonzero(columns == column)
             values = np.sort(self.near[seen, column])
@@ -266,13 +266,16 @@ def nearest_seen(rows: Array, X: Array, own: Rows, n_neighbors: int, mask: Mask)
     from gpnn.engines.compiled.rows import smallest_shown  # numba comes with it: not before it is needed
 
     found = np.empty((len(X), n_neighbors), np.int64)
+    squares = (rows**2).sum(axis=1)
     for part in blocks(len(X), _SEARCHED):
         hidden, mine = mask(part), np.flatnonzero(own[part] >= 0)
         hidden[mine, own[part][mine]] = True
-        smallest_shown(squared_distances(X[part], rows), hidden, found[part])
+        smallest_shown(squared_distances(X[part], rows, squares), hidden, found[part])
     return found
 
 
-def squared_distances(A: Array, B: Array) -> Array:
-    """(q, n), about as exact as the numbers are: good enough to rank rows by."""
-    return np.maximum((A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1) - 2 * A @ B.T, 0)
+def squared_distances(A: Array, B: Array, squares: Array | None = None) -> Array:
+    """(q, n), about as exact as the numbers are: good enough to rank rows by. squares (n,): of the rows of B."""
+    found = (A**2).sum(axis=1)[:, None] + ((B**2).sum(axis=1) if squares is None else squares)
+    found -= 2 * A @ B.T
+    return np.maximum(found, 0, out=found)

@@ -238,7 +238,7 @@ def choose(
     candidates: list[Candidate] = []
 
     def branch(whitening: str, kernel: str) -> Space:
-        return branches.setdefault((whitening, kernel), spaces[whitening].branch(n_jobs=1))
+        return branches.setdefault((whitening, kernel), spaces[whitening].branch(engine.n_learners))
 
     def begin(whitening: str, kernel: str) -> _Task:
         space = branch(whitening, kernel)

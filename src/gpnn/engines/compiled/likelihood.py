@@ -3,12 +3,20 @@
 import numpy as np
 from numba.extending import overload
 
-from gpnn.engines.compiled import aligned, jit
+from gpnn.engines.compiled import aligned, inline, jit
 from gpnn.engines.compiled.cholesky import factor, minus_inverse, solve_transposed
 from gpnn.engines.compiled.covariance import covariance, farther, is_sum, no_distance
 from gpnn.engines.compiled.vectors import LANES, fma, like, load, store, sum_lanes
 
 _LANES = LANES[np.dtype(np.float64)]
+
+
+@inline
+def _put(kernel, r2, kernel_variance, A, slope, at, size):
+    g, dc = covariance(kernel, r2)
+    store(A, at, like(g, kernel_variance) * (like(g, 1.0) - g))
+    if len(slope) > 0:
+        _keep(kernel, slope, at, size, dc)
 
 
 @jit
@@ -26,22 +34,32 @@ def block_covariance(kernel, X, y, lengthscale, kernel_variance, noise_variance,
     right = n_strips * stride
     for i in range(padded):
         at = (i // lanes) * d * lanes + i % lanes
+        if i < s:
+            for k in range(d):
+                z[at + k * lanes] = X[i, k]
+        else:
+            for k in range(d):
+                z[at + k * lanes] = 0.0
+    for strip in range(n_strips):
         for k in range(d):
-            z[at + k * lanes] = X[i, k] / lengthscale[k] if i < s else 0.0
+            at = (strip * d + k) * lanes
+            own = load(z, at)
+            store(z, at, own / like(own, lengthscale[k]))
 
     for strip in range(n_strips):
         row = strip * d * lanes
         zero = like(load(z, row), 0.0)
-        for j in range((strip + 1) * lanes):
+        for j in range(0, (strip + 1) * lanes, 2):  # two columns at a time: neither waits for the other
             column = (j // lanes) * d * lanes + j % lanes
-            r2 = no_distance(kernel, zero)
+            r0 = no_distance(kernel, zero)
+            r1 = no_distance(kernel, zero)
             for k in range(d):
-                r2 = farther(kernel, r2, load(z, row + k * lanes) - like(zero, z[column + k * lanes]), k)
-            g, dc = covariance(kernel, r2)
+                own = load(z, row + k * lanes)
+                r0 = farther(kernel, r0, own - like(zero, z[column + k * lanes]), k)
+                r1 = farther(kernel, r1, own - like(zero, z[column + k * lanes + 1]), k)
             at = strip * stride + j * lanes
-            store(A, at, like(zero, kernel_variance) * (like(zero, 1.0) - g))
-            if len(slope) > 0:
-                _keep(kernel, slope, at, right, dc)
+            _put(kernel, r0, kernel_variance, A, slope, at, right)
+            _put(kernel, r1, kernel_variance, A, slope, at + lanes, right)
         for lane in range(lanes):
             i = strip * lanes + lane
             store(A, right + i * lanes, zero)
@@ -111,7 +129,7 @@ def predictive_likelihood(
     With p = K⁻¹e and a = K⁻¹y for all s rows, e the last unit vector: σ*² = 1/p* and y* − μ* = a*/p*, where * is the
     last element. `outcome` gets y* − μ* and σ*², `innovations` (s − 1,) what the others said of each other (see
     `LocalSolution`), and `pull` (s, d), if it is given, dl*/dz of every row in lengthscales. Arguments and results
-    otherwise as for `block_likelihood`.
+    otherwise as for `block_likelihood`; where `gradient` has no room, none is made.
 
     With share < 1, the likelihood is that of y/c, where c² is the neighbourhood's own scale (see `LocalScale`), taken
     as given: rows where the data are rough or noisy then weigh as much as the others, not more.
@@ -126,6 +144,12 @@ def predictive_likelihood(
         return np.inf
     for i in range(s - 1):
         innovations[i] = A[n_strips * stride + i * lanes] ** 2
+    if len(gradient) == 0:  # of Lᵀp = L⁻¹e and Lᵀa = L⁻¹y, the last elements come first
+        inverse = A[(s - 1) // lanes * stride + (s - 1) * lanes + (s - 1) % lanes]
+        precision = inverse * inverse
+        error = A[n_strips * stride + (s - 1) * lanes] * inverse / precision
+        outcome[0], outcome[1] = error, 1 / precision
+        return 0.5 * (error**2 * precision - np.log(precision) + np.log(2 * np.pi))
     p = np.empty(n_strips * lanes)
     a = beta
     solve_transposed(A, n_strips, lanes, stride, a, p)
@@ -153,7 +177,7 @@ def predictive_likelihood(
         noise,
     )  # fmt: skip
     if pull is not None:
-        _pulls(A, slope, z, kernel_variance, pull)
+        _pulls(slope, z, kernel_variance, pull)
     return 0.5 * (z_squared - np.log(precision) + np.log(2 * np.pi))
 
 
@@ -167,7 +191,8 @@ def predictive_likelihoods(
     noise_star (q, 2), noise (n, 2): of the queries and of the rows, as `block_covariance` says.
 
     `gradient` gets the sum of the gradients, `outcomes` (q, 2) and `innovations` (q, m) what each query had. Queries
-    whose K is not positive definite are passed over; the number of the others is returned too.
+    whose K is not positive definite are passed over; the number of the others is returned too. Without room in
+    `gradient` and `slope`, predictions are made, and no gradient.
     """
     queries, m = neighbors.shape
     d = rows.shape[1]
@@ -231,29 +256,33 @@ def predictive_pulls(
 
 
 @jit
-def _pulls(G, slope, z, kernel_variance, pull):
-    """dloss/dz_i = 4σ_f² Σ_j G_ij c'_ij (z_i − z_j), from the lower triangles of G and of the slopes."""
+def _pulls(weights, z, kernel_variance, pull):
+    """dloss/dz_i = 4σ_f² Σ_j G_ij c'_ij (z_i − z_j), from what `_chain_rule` left in place of the slopes."""
     s, d = pull.shape
     lanes = _LANES
     n_strips = -(-s // lanes)
     stride = n_strips * lanes * lanes
-    forces = np.zeros(n_strips * lanes * d)
     zero = like(load(z, 0), 0.0)
+    W = np.empty(n_strips * stride)  # all of the weights, above the diagonal too
     for strip in range(n_strips):
-        row = strip * d * lanes
-        for j in range(min((strip + 1) * lanes, s)):
-            column = (j // lanes) * d * lanes + j % lanes
+        for j in range((strip + 1) * lanes):
             at = strip * stride + j * lanes
-            weight = like(zero, 4 * kernel_variance) * load(G, at) * load(slope, at)
-            below = j < strip * lanes  # the strip's own block holds both triangles
-            for k in range(d):
-                force = weight * (load(z, row + k * lanes) - like(zero, z[column + k * lanes]))
-                store(forces, row + k * lanes, load(forces, row + k * lanes) + force)
-                if below:
-                    forces[column + k * lanes] -= sum_lanes(force)
-    for i in range(s):
+            below = j < strip * lanes
+            store(W, at, like(zero, (1 if below else 2) * kernel_variance) * load(weights, at))
+            if below:
+                for lane in range(lanes):
+                    W[j // lanes * stride + (strip * lanes + lane) * lanes + j % lanes] = W[at + lane]
+    force = np.empty(lanes)
+    for strip in range(n_strips):
         for k in range(d):
-            pull[i, k] = forces[(i // lanes) * d * lanes + i % lanes + k * lanes]
+            own = load(z, (strip * d + k) * lanes)
+            total = zero
+            for j in range(s):
+                difference = own - like(zero, z[(j // lanes * d + k) * lanes + j % lanes])
+                total = fma(load(W, strip * stride + j * lanes), difference, total)
+            store(force, 0, total)
+            for lane in range(min(lanes, s - strip * lanes)):
+                pull[strip * lanes + lane, k] = force[lane]
 
 
 def _keep(kernel, slope, at, size, dc):
@@ -314,23 +343,47 @@ def _sum_products(s, G, of):
 
 @jit
 def _sum_squares(s, G, slope, z, d, sums):
-    """sums[k] (vectors) = Σ dloss/d(r²_ij) (z_ik − z_jk)² over all pairs, relative to σ_f², from lower triangles."""
+    """sums[k] (vectors) = Σ dloss/d(r²_ij) (z_ik − z_jk)² over all pairs, relative to σ_f², from lower triangles. The
+    first of these factors are left in place of the slopes."""
     lanes = _LANES
     n_strips = -(-s // lanes)
     stride = n_strips * lanes * lanes
     zero = like(load(G, 0), 0.0)
-    for k in range(d):
-        store(sums, k * lanes, zero)
     for strip in range(n_strips):
-        row = strip * d * lanes
-        for j in range(min((strip + 1) * lanes, s)):
-            column = (j // lanes) * d * lanes + j % lanes
+        for j in range((strip + 1) * lanes):
             at = strip * stride + j * lanes
             twice = 1.0 if j >= strip * lanes else 2.0  # the triangle above has the same sums
-            weight = like(zero, 2 * twice) * load(G, at) * load(slope, at)
-            for k in range(d):
-                difference = load(z, row + k * lanes) - like(zero, z[column + k * lanes])
-                store(sums, k * lanes, fma(weight, difference * difference, load(sums, k * lanes)))
+            store(slope, at, like(zero, 2 * twice) * load(G, at) * load(slope, at))
+    in_fours = d // 4 * 4
+    for k in range(0, in_fours, 4):  # columns, in registers
+        sum0 = sum1 = sum2 = sum3 = zero
+        for strip in range(n_strips):
+            row = (strip * d + k) * lanes
+            z0, z1 = load(z, row), load(z, row + lanes)
+            z2, z3 = load(z, row + 2 * lanes), load(z, row + 3 * lanes)
+            for j in range(min((strip + 1) * lanes, s)):
+                column = (j // lanes * d + k) * lanes + j % lanes
+                weight = load(slope, strip * stride + j * lanes)
+                d0 = z0 - like(zero, z[column])
+                d1 = z1 - like(zero, z[column + lanes])
+                d2 = z2 - like(zero, z[column + 2 * lanes])
+                d3 = z3 - like(zero, z[column + 3 * lanes])
+                sum0 = fma(weight, d0 * d0, sum0)
+                sum1 = fma(weight, d1 * d1, sum1)
+                sum2 = fma(weight, d2 * d2, sum2)
+                sum3 = fma(weight, d3 * d3, sum3)
+        store(sums, k * lanes, sum0)
+        store(sums, (k + 1) * lanes, sum1)
+        store(sums, (k + 2) * lanes, sum2)
+        store(sums, (k + 3) * lanes, sum3)
+    for k in range(in_fours, d):
+        total = zero
+        for strip in range(n_strips):
+            own = load(z, (strip * d + k) * lanes)
+            for j in range(min((strip + 1) * lanes, s)):
+                difference = own - like(zero, z[(j // lanes * d + k) * lanes + j % lanes])
+                total = fma(load(slope, strip * stride + j * lanes), difference * difference, total)
+        store(sums, k * lanes, total)
 
 
 @jit

@@ -20,7 +20,8 @@ from gpnn.engines.parallel import for_each_block
 
 _MOST_NEIGHBORS = 63  # that will be asked for: indexes may tune themselves for that
 _SEARCH, _PREDICTED = 64, 500  # queries that a thread works on at a time
-_STRETCH = 3.0  # of one column against another, at which an index is built anew
+_TOGETHER, _WIDE = 32, 16  # of those of a gradient, from so many columns on: with fewer, threads would gain nothing
+_STRETCH = 0.35  # of columns against each other (the sd of its logarithms), at which an index is built anew
 
 
 class CPULearner:
@@ -75,7 +76,7 @@ class CPULearner:
 
     def _in_metric(self, lengthscale: Array, probes: Probes) -> KDTree | Flat | IVF:
         change = self._lengthscale / lengthscale
-        spread = change.max() / change.min()
+        spread = float(np.std(np.log(change)))
         if self._index is None or spread > _STRETCH:
             n, d = self.rows.shape
             scaled = Rows.allocate(n, d)
@@ -84,7 +85,7 @@ class CPULearner:
             like_queries = (probes.X[:500] / lengthscale).astype(np.float32)
             self._index = automatic_index(n, d, m).build(scaled, m, like_queries, self.n_jobs, self.seed)
             self._lengthscale = lengthscale
-        elif spread > 1 + 1e-6:  # a factor common to all columns changes no neighbour
+        elif spread > 1e-6:  # a factor common to all columns changes no neighbour
             self._index = self._index.stretched(change.astype(np.float32))
             self._lengthscale = lengthscale
         return self._index
@@ -110,14 +111,22 @@ class CPUNeighborhoods:
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
     ) -> tuple[Array, int, float]:
         d, m = self.rows.shape[1], self.neighbors.shape[1]
-        gradient, outcomes, innovations = np.empty(len(theta)), np.empty((len(chosen), 2)), np.ones((len(chosen), m))
         number = as_compiled(kernel, Hyperparameters.from_vector(theta, d), d)
-        _, count = predictive_likelihoods(
-            number, self.probes.X[chosen], self.probes.y[chosen], self.rows, self.y, self.neighbors[chosen],
-            theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d, _n_slopes(kernel)), gradient, outcomes,
-            innovations, share, typical, *self._noise(chosen),
-        )  # fmt: skip
-        return gradient, count, float(innovations[:, 1:].mean())
+        size = _TOGETHER if d >= _WIDE else len(chosen)
+        gradients, counts = np.empty((-(-len(chosen) // size), len(theta))), []
+        outcomes, innovations = np.empty((len(chosen), 2)), np.ones((len(chosen), m))
+
+        def one(part: slice) -> None:
+            some = chosen[part]
+            _, count = predictive_likelihoods(
+                number, self.probes.X[some], self.probes.y[some], self.rows, self.y, self.neighbors[some],
+                theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d, 1 if kernel.broad is None else 3),
+                gradients[part.start // size], outcomes[part], innovations[part], share, typical, *self._noise(some),
+            )  # fmt: skip
+            counts.append(count)
+
+        for_each_block(one, len(chosen), size, self.n_jobs)
+        return gradients.sum(axis=0), sum(counts), float(innovations[:, 1:].mean())
 
     def map_gradient(
         self, chosen: NDArray, kernel: Kernel, x_map: Array, variances: Array, share: float, typical: float
@@ -140,19 +149,16 @@ class CPUNeighborhoods:
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
         (q, m), d = self.neighbors.shape, self.rows.shape[1]
-        outcomes, innovations = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m))
+        outcomes, innovations, nothing = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m)), np.empty(0)
         theta, number = params.as_vector(d), as_compiled(kernel, params, d)
 
         def one(part: slice) -> None:
+            A, _, *work = scratch(m + 1, d)
             predictive_likelihoods(
                 number, self.probes.X[part], self.probes.y[part], self.rows, self.y, self.neighbors[part],
-                theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d, _n_slopes(kernel)), np.empty(len(theta)),
-                outcomes[part], innovations[part], 1.0, 1.0, *self._noise(part),
+                theta[:d].copy(), theta[d], theta[d + 1], A, nothing, *work, nothing, outcomes[part],
+                innovations[part], 1.0, 1.0, *self._noise(part),
             )  # fmt: skip
 
         for_each_block(one, q, _PREDICTED, self.n_jobs)
         return Prediction(self.probes.y - outcomes[:, 0], outcomes[:, 1], known=self.probes.known), innovations
-
-
-def _n_slopes(kernel: Kernel) -> int:
-    return 1 if kernel.broad is None else 3
