@@ -24,7 +24,7 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(gaps, "_ROUNDS", (5, 5))
     maps = selection.Heat(2, 0.1, (5,) * 6, with_map=True)
-    sums = selection.Heat(1, 0.0, (10,) * 3, with_broad=True)
+    sums = selection.Heat(2, 0.1, (10,) * 2, as_sums=10)
     heats = (selection.Heat(4, 0.2, (10,) * 3), maps, sums)
     thorough = (selection.Heat(4, 0.1, (5,) * 4), maps, sums, selection.Heat(2, 0.01, (5,) * 4))
     schedule = {"_FIRST": (4, 6), "_MORE": (10,), "_NEXT": (5, 5), "_LAST": (10,) * 2, "_HEATS": heats}

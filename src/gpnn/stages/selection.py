@@ -50,12 +50,12 @@ class Heat:
     rounds: tuple[int, ...]
     with_map: bool = False
     """With a linear map from now on."""
-    with_broad: bool = False
-    """As sums of two kernels from now on."""
+    as_sums: int = 0
+    """As sums of two kernels from now on, all of them for so many steps before."""
 
 
 _MAPS = Heat(2, 0.1, (50,) * 6, with_map=True)
-_SUMS = Heat(1, 0.0, (100,) * 4, with_broad=True)
+_SUMS = Heat(2, 0.05, (100,) * 3, as_sums=100)
 _HEATS = (Heat(4, 0.2, (100,) * 3), _MAPS, _SUMS)
 _THOROUGH_HEATS = (Heat(4, 0.2, (50,) * 4), _MAPS, _SUMS, Heat(2, 0.05, (50,) * 12))  # if no larger sample follows
 
@@ -264,17 +264,26 @@ def choose(
 
         return task
 
-    def as_sum(known: Candidate, kernel: str, rounds: tuple[int, ...]) -> _Task:
+    def as_sum(leader: Candidate, kernel: str, n_steps: int) -> _Task:
+        """From the best with the first of its kernels, if that is otherwise as the leader is."""
+        alike = (leader.whitening, leader.x_map is None)
+        single = [one for one in candidates if one.refined and (one.whitening, one.x_map is None) == alike]
+        known = next((one for one in single if one.kernel == kernel.split("+")[0]), leader)
         d, params = sample.rows.shape[1], known.params
         broad = replace(_BROAD, lengthscale=_BROAD.lengthscale * np.broadcast_to(params.lengthscale, d))
-        begun = replace(known, kernel=kernel, params=replace(params, broad=broad))
-        return go_on(begun, rounds)
+        return go_on(replace(known, kernel=kernel, params=replace(params, broad=broad)), (n_steps,))
 
     def run(heat: Heat) -> None:
-        leaders = _leaders(candidates, heat.places, heat.behind)
-        if heat.with_broad:
-            do([as_sum(leader, kernel, heat.rounds) for leader in leaders for kernel in how.sums])
+        if heat.as_sums:
+            leader = _leaders(candidates, 1)[0]
+            do([as_sum(leader, kernel, heat.as_sums) for kernel in how.sums])
+            best = _score(candidates[0])
+            sums = [
+                one for one in candidates if "+" in one.kernel and (how.only_sums or _score(one) < best + heat.behind)
+            ]
+            do([go_on(one, heat.rounds) for one in sums[: heat.places]])
             return
+        leaders = _leaders(candidates, heat.places, heat.behind)
         do([go_on(leader, heat.rounds, heat.with_map) for leader in leaders])
 
     def do(tasks: list[_Task]) -> None:
@@ -291,7 +300,7 @@ def choose(
         maps = how.maps and can_map(*sample.rows.shape)
         sums = how.only_sums or can_sum(*sample.rows.shape)
         for heat in _THOROUGH_HEATS if how.thorough else _HEATS:
-            if (maps or not heat.with_map) and (sums or not heat.with_broad):
+            if (maps or not heat.with_map) and (sums or not heat.as_sums):
                 run(heat)
         if how.only_sums:
             candidates = [candidate for candidate in candidates if "+" in candidate.kernel]
