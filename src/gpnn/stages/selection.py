@@ -24,8 +24,8 @@ from gpnn.stages.refinement import predict, promise_of_map, refine, refine_map, 
 from gpnn.stages.whitening import Whitener
 
 _SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; fewer, to 10,000, if columns are many
-LARGER_SAMPLES = ((3_200_000, 4), (32_000_000, 1))
-"""Numbers (rows times columns) of the samples on which the leading four, and then the winner, are refined further."""
+LARGER_SAMPLES = ((3_200_000, 4), (32_000_000, 2))
+"""Numbers (rows times columns) of the samples on which the leading four, and then two, are refined further."""
 _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
 _FIRST, _MORE = (40, 60), (100,)  # Adam steps by round of the first kernel, and again where that looked well
 _NEXT, _LAST = (50, 50), (100,) * 2  # of other kernels, in its metric; on larger samples
@@ -333,6 +333,8 @@ def settle(
     More rows lie closer together, and what is best then need not be what was best among few.
     """
     finalists = _leaders(candidates, n_finalists)
+    if n_finalists > 2:
+        finalists += _rougher(candidates, finalists)
     alone = len(finalists) == 1
     threads, steps, progress = (engine.n_learners, progress, None) if alone else (1, None, progress)
     spaces = {
@@ -382,6 +384,15 @@ def best_of_kinds(candidates: Sequence[Candidate]) -> list[Candidate]:
     for candidate in candidates:
         best.setdefault((candidate.whitening, candidate.kernel, candidate.x_map is None), candidate)
     return list(best.values())
+
+
+def _rougher(candidates: Sequence[Candidate], leaders: Sequence[Candidate]) -> list[Candidate]:
+    """The roughest kernel with the leader's whitening, if it is not among the leaders: among many rows, smoother ones
+    lose what was theirs among few (House Electric)."""
+    kinds = {(one.whitening, one.kernel) for one in leaders}
+    wanted = leaders[0].whitening, _FIRST_KERNEL
+    rough = [one for one in sorted(candidates, key=_score) if (one.whitening, one.kernel) == wanted and one.refined]
+    return rough[:1] if wanted not in kinds else []
 
 
 def score(rmse: float, nll: float) -> float:
