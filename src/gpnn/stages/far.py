@@ -55,7 +55,8 @@ class Trend:
         return cls(np.zeros(d), np.zeros(d), np.zeros(d), 0.0)
 
     def __call__(self, Z: Array) -> Array:
-        return np.clip(np.asarray(Z, dtype=float), self.low, self.high) @ self.weights + self.value
+        """Row by row: the last digits of a product of matrices depend on how many rows it has."""
+        return (np.clip(np.asarray(Z, dtype=float), self.low, self.high) * self.weights).sum(axis=-1) + self.value
 
 
 @dataclass(frozen=True)
