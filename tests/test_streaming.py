@@ -78,6 +78,7 @@ def test_rows_as_far_as_each_other_are_the_same_ones_everywhere(tmp_path):
         model = GPnnRegressor(**settings).fit_stream(in_batches(X, y), tmp_path / "model.gpnn", n_shards=6, halo=halo)
         assert (model.fit_report_["rows_in_halos"] > 0) == (halo > 0)
         assert sum(model.fit_report_["rows_by_shard"]) == len(X)
+        assert 0 <= model.fit_report_["asked"]["by_one_shard"] <= model.fit_report_["asked"]["queries"] == 1000
         same(in_memory.predict_distribution(queries), model.predict_distribution(queries))
         np.testing.assert_array_equal(in_memory.kneighbors(queries).indices, model.kneighbors(queries).indices)
 

@@ -43,6 +43,7 @@ LEAST_MEMORY = 2**29
 _BASE = 350 * 2**20  # of the process itself, with compiled code and what reads tables
 _SAMPLE_BYTES = 100  # of each number of the sample, while it is learned from
 _RUN_ROWS, _SHARD_ROWS = 2**20, 2**23
+_ASKED = 1000  # rows, to see how many shards a query asks
 _QUERIES_OF_A_SHARD = 128  # of the sample, that say how deep its halo must be
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -276,6 +277,9 @@ class Streaming:
         report["index_of_shards"] = type(index.parts[0]).__name__
         if learned.whole:
             self._number_in_table(learned.sample.numbers)
+            some = np.linspace(0, report["n"] - 1, min(report["n"], _ASKED)).astype(np.int64)
+            held = make_engine("cpu", self.n_jobs).hold(index, y)
+            held.neighbors(self._rows_to_keep(learned.sample.X[some]), self.n_neighbors_)  # for the report
         else:
             self._judge_shards(learned, report)
         if not learned.whole and len(learned.sentinels):
