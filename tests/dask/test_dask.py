@@ -30,7 +30,7 @@ GIVEN = {"params": Hyperparameters(1.0, 1.0, 0.05), "n_neighbors": 25, "far": Fa
 def client():
     with (
         dask.config.set({"distributed.worker.daemon": True, "distributed.comm.timeouts.connect": "60s"}),
-        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="2GiB", dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="2GiB", dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         yield client
