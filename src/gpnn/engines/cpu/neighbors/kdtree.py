@@ -232,6 +232,20 @@ def _make_boxes(rows: NDArray[np.float32], depth: int, starts: NDArray[np.int64]
 # --- searching --------------------------------------------------------------------------------------------------------
 
 
+@inline
+def _box_distances(flat, base, query):
+    """Squared, of a query from the boxes of a node's children: 0 inside."""
+    d = len(query)
+    zero = like(load16(flat, base), 0.0)
+    r2 = zero
+    for k in range(d):
+        x = like(zero, query[k])
+        low, high = load16(flat, base + STRIP * k), load16(flat, base + STRIP * (d + k))
+        gap = maximum(maximum(low - x, x - high), zero)
+        r2 = fma(gap, gap, r2)
+    return r2
+
+
 @jit
 def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack, bounds):
     n_queries, d = queries.shape
@@ -261,14 +275,8 @@ def _search(strips, n, depth, starts, boxes, queries, keys, n_neighbors, slack, 
                                     keys[q], count, n_neighbors, bound, scratch, bits)  # fmt: skip
                 continue
             base = (starts[level] + node) * 2 * d * STRIP
-            zero = like(load16(flat, base), 0.0)
-            r2 = zero
-            for k in range(d):
-                x = like(zero, query[k])
-                low, high = load16(flat, base + STRIP * k), load16(flat, base + STRIP * (d + k))
-                gap = maximum(maximum(low - x, x - high), zero)
-                r2 = fma(gap, gap, r2)
-            near = mask_below(r2 * like(zero, slack), bound)
+            r2 = _box_distances(flat, base, query)
+            near = mask_below(r2 * like(r2, slack), bound)
             if level == 0:  # whatever the boxes say: a query that is not a number is near to all of them
                 near &= children_of_root
             store(scratch, 0, r2)
@@ -330,13 +338,7 @@ def _tied(strips, n, depth, starts, boxes, order, first_of_leaf, queries, wanted
                     count, highest = n_first, keys[q, n_first - 1]
                 continue
             base = (starts[level] + node) * 2 * d * STRIP
-            zero = like(load16(flat, base), 0.0)
-            r2 = zero
-            for k in range(d):
-                x = like(zero, query[k])
-                low, high = load16(flat, base + STRIP * k), load16(flat, base + STRIP * (d + k))
-                gap = maximum(maximum(low - x, x - high), zero)
-                r2 = fma(gap, gap, r2)
+            r2 = _box_distances(flat, base, query)
             near = mask_below(r2, bounds[q])
             if level == 0:
                 near &= children_of_root

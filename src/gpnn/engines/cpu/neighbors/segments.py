@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gpnn.common.types import Array, Neighbors
 from gpnn.engines.cpu.neighbors.cells import STRIP, Rows, StoredIndex
 from gpnn.engines.cpu.neighbors.flat import Flat
-from gpnn.engines.cpu.neighbors.keys import NONE, decoded, everywhere, smallest
+from gpnn.engines.cpu.neighbors.keys import NONE, decoded, everywhere, smallest, squared_of
 
 _TAIL = 1024  # rows that every query is compared with
 _GONE = 1e19  # farther than any query can be, and its square still fits float32
@@ -94,8 +94,7 @@ class Segments:
                 found[changed] = smallest(np.concatenate([found[changed], keys[changed]], axis=1), n_neighbors)
             else:
                 found = keys
-            farthest = (found[:, -1] >> np.uint64(32)).astype(np.uint32).view(np.float32)
-            bounds = np.where(found[:, -1] == NONE, np.float32(np.inf), farthest)
+            bounds = np.where(found[:, -1] == NONE, np.float32(np.inf), squared_of(found[:, -1]))
         assert found is not None
         return decoded(found, n_neighbors)
 
