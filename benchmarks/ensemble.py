@@ -22,7 +22,7 @@ from report import best, read_results, write_results
 TABLES = ("bike", "protein", "poletele", "houseelectric", "britain_magnetic")
 _SPLITS = 3  # of defaults.py
 _TEST, _TIMED = 4000, 1000
-SURE = stage._SURE
+SURE = stage.SURE
 
 
 def smooth(X, rng):
@@ -96,7 +96,7 @@ def main():
     parser.add_argument("--members", type=int, default=3)
     args = parser.parse_args()
     warnings.simplefilter("ignore", GPnnWarning)
-    stage._SURE = -np.inf  # to see what would have been
+    stage.SURE = -np.inf  # to see what would have been
     results = read_results("ensemble")
     for name in args.datasets:
         runs = results[f"{name} ensemble={args.members} rows={args.rows}"] = []

@@ -9,6 +9,7 @@ from sklearn.model_selection import KFold
 
 from gpnn import GPnnRegressor, Hyperparameters, InvalidInputError
 from gpnn.stages import ensemble as stage
+from gpnn.stages.weighing import Weighing
 
 ALONE = GPnnRegressor(
     refine=False, whitening="diagonal", n_neighbors=40, calibration_size=600, far=False, random_state=0, n_jobs=1
@@ -20,7 +21,7 @@ def together(sure=-np.inf, **settings):
 
     def fit(X, y, **told):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stage, "_SURE", sure)
+            patch.setattr(stage, "SURE", sure)
             return clone(ALONE).set_params(**({"ensemble": 3} | settings)).fit(X, y, **told)
 
     return fit
@@ -98,7 +99,7 @@ def test_a_file_holds_all_of_them(fitted, data, tmp_path):
 
 def test_a_broken_ensemble_is_not_written(fitted, tmp_path):
     broken = copy.copy(fitted)
-    weighing = stage.Weighing(np.ones(7) / 7)
+    weighing = Weighing(np.ones(7) / 7)
     broken._ensemble = stage.Ensemble(fitted._ensemble.companions, weighing)
     with pytest.raises(InvalidInputError, match="weights"):
         broken.save(tmp_path / "model.gpnn")

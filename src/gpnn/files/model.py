@@ -36,14 +36,16 @@ from gpnn.files import container
 from gpnn.files.whole import head_of
 from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
-from gpnn.stages.ensemble import Companion, Ensemble, Weighing
+from gpnn.stages.ensemble import Companion, Ensemble
 from gpnn.stages.far import LEVELS, Far, Member, Trend
 from gpnn.stages.living import Recent
 from gpnn.stages.mean import Constant, Linear
 from gpnn.stages.mixing import Mixture
 from gpnn.stages.recalibration import UNCHANGED
 from gpnn.stages.shapes import Shape
+from gpnn.stages.trees import Forest, Trees
 from gpnn.stages.validation import check_settings
+from gpnn.stages.weighing import Weighing
 from gpnn.stages.whitening import Ranks, Whitener
 
 _CLASSES: dict[str, type] = {
@@ -51,6 +53,7 @@ _CLASSES: dict[str, type] = {
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
         Mixture, Trend, Noise, Recent, TargetScale, Broad, Ensemble, Companion, Weighing,
+        Trees, Forest,
     )
 }  # fmt: skip
 """All that a file may name."""
@@ -82,6 +85,7 @@ _LATER: dict[str, Any] = {
     "columns_": NDArray[np.integer] | None,
     "_ranges": Array | None,
     "_ensemble": Ensemble | None,
+    "_trees": Trees | None,
 }
 _BEFORE = {
     "_far": None,
@@ -94,6 +98,7 @@ _BEFORE = {
     "columns_": None,
     "_ranges": None,
     "_ensemble": None,
+    "_trees": None,
 }
 """Files of earlier versions are without these; what their models do instead."""
 
@@ -422,6 +427,8 @@ def _check_sizes(model: GPnnRegressor) -> None:
         _check_far(model._far, d)
     if model._ensemble is not None:
         _check_ensemble(model._ensemble, d)
+    if model._trees is not None:
+        _check_trees(model._trees, d)
 
 
 def _check_metric(whitener: Whitener, kernel: str, params: Hyperparameters, d: int) -> None:
@@ -492,6 +499,20 @@ def _check_ensemble(ensemble: Ensemble, d: int) -> None:
         _check_rows(one.index, one.y, d, one.n_neighbors, one.noise)
     if ensemble.weighing.weights.shape != (1 + len(ensemble.companions),):
         raise ValueError(f"{ensemble.weighing.weights.shape} weights for {len(ensemble.companions)} companions")
+
+
+def _check_trees(trees: Trees, d: int) -> None:
+    """Every way from a root ends in a leaf."""
+    forest, n = trees.forest, len(trees.forest.column)
+    parts = {part.shape for part in (forest.column, forest.value, forest.left, forest.right)}
+    if parts != {(n,)} or trees.weighing.weights.shape != (2,) or forest.roots.ndim != 1:
+        raise ValueError(f"trees in parts of {parts}")
+    inner = np.flatnonzero(forest.column >= 0)
+    children = np.stack([forest.left[inner], forest.right[inner]])
+    if (forest.column >= d).any() or (children <= inner).any() or (children >= n).any():
+        raise ValueError(f"{d} columns and {n} nodes, but splits or children beyond them")
+    if (forest.roots < 0).any() or (forest.roots >= n).any():
+        raise ValueError(f"{n} nodes, but roots beyond them")
 
 
 def _summary(node, table: dict, depth: int = 0):

@@ -29,6 +29,7 @@ from gpnn.regressor.scaling import Scaling
 from gpnn.regressor.screened import Screened
 from gpnn.regressor.streaming import Streaming
 from gpnn.regressor.targets import SeveralTargets, same_rows, several
+from gpnn.regressor.trees import BesideTrees
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.ensemble import Contender, contenders
 from gpnn.stages.estimation import estimate_from_rows
@@ -55,7 +56,9 @@ WHITENINGS_TRIED = ["diagonal", "ranks", "full"]
 _FEWEST_TO_CHOOSE = 200  # rows; below, comparing candidates would compare noise
 
 
-class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, KnownNoise, Ensembles, JointLaws, Streaming):
+class GPnnRegressor(
+    Scaling, Screened, Explaining, Living, SeveralTargets, KnownNoise, Ensembles, BesideTrees, JointLaws, Streaming
+):
     """Gaussian-process regression on 10³ to 10⁸ rows, with calibrated uncertainty.
 
     Parameters
@@ -76,6 +79,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
     ensemble : k, how many of the leading candidates (whitening, kernel, with a linear map or without) may answer
         together, each in its own metric, weighed by held-out rows where these gain by more than noise. A prediction
         then costs what all of them cost, about k times as much. 1: the winner alone, as below 2,000 rows
+    trees : let boosted trees have a say in means where held-out rows gain clearly by it, as they do where y jumps at
+        thresholds; not below 2,000 rows, and not where noise or weights of rows are known
     params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
     n_blocks, block_size, optimizer : phase 1 where refine=False: w random blocks of s rows, "lbfgs" or the paper's
         "adam" (rate 0.1, 200 steps)
@@ -134,6 +139,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         target_scale: str = "auto",
         target_limits: tuple[float | None, float | None] | str | None = "auto",
         ensemble: int = 1,
+        trees: bool = True,
         params: Hyperparameters | None = None,
         n_blocks: int = 10,
         block_size: int = 300,
@@ -162,6 +168,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         self.target_scale = target_scale
         self.target_limits = target_limits
         self.ensemble = ensemble
+        self.trees = trees
         self.params = params
         self.n_blocks = n_blocks
         self.block_size = block_size
@@ -186,8 +193,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         """The recipe of the paper: one lengthscale from random rows, m = 400, one α from 1000 rows set aside."""
         recipe: dict = {
             "kernel": "exponential", "n_neighbors": 400, "whitening": "full", "refine": False, "optimizer": "adam",
-            "calibration_size": 1000, "calibration": "global", "far": False, "suspects": "keep", "return_rows": False,
-            "screen_columns": False, "target_scale": "identity", "target_limits": None,
+            "calibration_size": 1000, "calibration": "global", "far": False, "trees": False, "suspects": "keep",
+            "return_rows": False, "screen_columns": False, "target_scale": "identity", "target_limits": None,
         }  # fmt: skip
         return cls(**(recipe | changes))
 
@@ -200,7 +207,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         noise, in units of y², beside what is learned. sample_weight (n,): a row of weight w is as w rows in its place
         with the same y, its learned noise 1/w of others'. None of these is an input.
         """
-        for name in ("fit_report_", "recalibration_", "_ensemble"):  # not fitted until this fit is complete
+        for name in ("fit_report_", "recalibration_", "_ensemble", "_trees"):  # not fitted until this fit is complete
             self.__dict__.pop(name, None)
         check_settings(self)
         if (targets := several(y)) is not None:
@@ -255,7 +262,9 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
             self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report, noise)
         if self.ensemble > 1:
             with report.stage("ensemble"):
-                self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
+                verdict = self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
+        with report.stage("trees"):
+            self._learn_trees(X, y, verdict, rng.spawn(1)[0], report, noise)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 self._return_rows_to_ensemble(X, y, engine, rng, noise)
@@ -450,7 +459,7 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         """What `_law` gives, of y on the scale that was learned."""
         X = self._used(X)
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
-        law, jitter = answer(near or self._answering(), self._far, engine, X, self._bar("predict"), known)
+        law, jitter = answer(near or self._answering(), self._far, engine, X, self._bar("predict"), known, self._trees)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 
     def _in_units_of_y(self, X, law: Prediction) -> Prediction:

@@ -12,12 +12,14 @@ from gpnn.common.errors import InvalidInputError
 from gpnn.common.kernels import get_kernel_or_sum
 from gpnn.common.types import Array
 from gpnn.engines import Engine, Noise
-from gpnn.stages.ensemble import FEWEST, Contender, Ensemble, Together, companion, fit_weighing, judged
+from gpnn.stages import ensemble as stage
+from gpnn.stages.ensemble import Contender, Ensemble, Together, companion
 from gpnn.stages.few import FEW
 from gpnn.stages.holdout import Holdout
 from gpnn.stages.judges import SIZES, Judges, Verdict
 from gpnn.stages.near import Near
 from gpnn.stages.shapes import fit_shape
+from gpnn.stages.weighing import FEWEST, fit_weighing, judged
 
 _PROBES = 1000  # on which an index tunes itself
 
@@ -38,13 +40,13 @@ class Ensembles:
         rng: np.random.Generator,
         report: dict,
         noise: Noise | None,
-    ) -> None:
+    ) -> Verdict:
         """_ensemble, if judges gain by it, and the shape of its errors. The winner is the first of the contenders, and
-        verdict what judges said of it."""
+        verdict what judges said of it. Returns what they say of all that answer."""
         told = report["ensemble"] = {"kept": False, "members": [one.told for one in contenders]}
         if (why := self._why_alone(contenders, len(X), verdict)) is not None:
             told["why"] = why
-            return
+            return verdict
         rng = copy.deepcopy(rng)  # a winner that stays alone is then what it would have been
         rows = holdout.judge[: len(verdict.rows)]
         verdicts, companions, local = [verdict], [], self.calibration == "local"
@@ -61,10 +63,12 @@ class Ensembles:
         weighing = fit_weighing(outcome, laws, local)
         told |= {"weights": weighing.weights.tolist(), "gain": trial.gain, "gain_standard_error": trial.error}
         kept = np.flatnonzero(weighing.weights[1:])
-        if len(kept) and trial.worth_it:
+        if len(kept) and trial.exceeds(stage.SURE):
             weighing = replace(weighing, weights=weighing.weights[[0, *(1 + kept)]])
             self._ensemble, told["kept"] = Ensemble([companions[k] for k in kept], weighing), True
             self.shape_, report["shapes"] = fit_shape(trial.residuals, rng)
+            verdict = replace(verdict, law=weighing([laws[0], *(laws[1 + k] for k in kept)]))
+        return verdict
 
     def _why_alone(self: Any, contenders: list[Contender], n: int, verdict: Verdict) -> str | None:
         if len(contenders) < 2:

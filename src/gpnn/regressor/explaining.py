@@ -44,7 +44,8 @@ class Explaining:
         """Which training rows made the prediction at each row of X (q, d): mean = offset + Σ weights·y[indices] to
         rounding, y as in `fit`, or on the scale that it was learned on (the answer's `scale`). Also the effective
         number of rows, what each column contributed to their distances, and the support. Beyond the support, rows that
-        the models for gaps answer from are among them."""
+        the models for gaps answer from are among them. What boosted trees say, which no few rows made, is part of the
+        offset."""
         check_is_fitted(self)
         self._refuse_ensemble("Which rows made a prediction is a question")
         return self._explain(check_new_rows(self, X))
@@ -59,7 +60,7 @@ class Explaining:
                 "which weights cannot be told from offsets. Fit again."
             )
         y_std = self.whitener_.y_std
-        found = explained(self._near(), self._far, engine, X, self._numbered, y_std, self._row_means)
+        found = explained(self._near(), self._far, self._trees, engine, X, self._numbered, y_std, self._row_means)
         offset, level = found.offset + self.mean_.predict(X), constant or 0.0
         scale = self.target_scale_.kind
         found = replace(found, columns=self._on_all_columns(found.columns))

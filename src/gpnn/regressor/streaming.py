@@ -164,7 +164,7 @@ class Streaming:
     # --- the stages, which a cluster goes through too -----------------------------------------------------------------
 
     def _begin_stream(self: Any, halo: float = 0.0) -> None:
-        for name in ("fit_report_", "recalibration_", "targets_", "feature_names_in_", "_ensemble"):
+        for name in ("fit_report_", "recalibration_", "targets_", "feature_names_in_", "_ensemble", "_trees"):
             self.__dict__.pop(name, None)
         check_settings(self)
         self._refuse_to_ensemble("from shards")
@@ -194,7 +194,7 @@ class Streaming:
         """kernel_, whitener_, params_ and all else that `fit` learns, from a sample of n rows."""
         judges, sample = drawn.parted(0 if len(drawn) == n else min(MOST_JUDGES, len(drawn) // 4))
         whole = len(sample) == n
-        settings = {} if whole else {"far": False} | self._safe_limits(drawn)
+        settings = {} if whole else {"far": False, "trees": False} | self._safe_limits(drawn)
         X = sample.X if names is None else import_pandas().DataFrame(sample.X, columns=list(names), copy=False)
         told = {to_come: sample.labels} if to_come is not None and whole else {}
         fitted = clone(self).set_params(**settings).fit(X, sample.y, **told)
@@ -309,6 +309,8 @@ class Streaming:
             told = {} if learned.to_come is None else {learned.to_come: both.labels}
             queries = check_queries_to_come(self, len(both), **({"groups": None, "times": None} | told))
             self._far = self._learn_far(both.X, rest, verdict, queries, engine, rng, report, None)
+        with report.stage("trees"):
+            self._learn_trees(both.X, rest, verdict, rng.spawn(1)[0], report, None)
         self._number_in_table(both.numbers)
 
     def _verdict(self: Any, engine, both: Drawn, rest: Array, n_neighbors: int, n_judges: int, rng, report) -> Verdict:

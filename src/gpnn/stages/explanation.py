@@ -20,6 +20,7 @@ from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, for_each_block
 from gpnn.stages.far import NEIGHBORS, Far, Member
 from gpnn.stages.near import Near
+from gpnn.stages.trees import Trees
 from gpnn.stages.whitening import Whitener
 
 Numbered = Callable[[NDArray], NDArray[np.int64]]
@@ -103,14 +104,21 @@ class PartialDependence:
 
 
 def explained(
-    near: Near, far: Far | None, engine: Engine, X: Array, numbered: Numbered, y_std: float, means: Array | None
+    near: Near,
+    far: Far | None,
+    trees: Trees | None,
+    engine: Engine,
+    X: Array,
+    numbered: Numbered,
+    y_std: float,
+    means: Array | None,
 ) -> Explanation:
     """Of rows X (q, d). Offsets are still without the mean function at X itself, and y without a constant one.
 
     numbered: the engine's rows as they are numbered in the user's table; means: the mean function at the rows of that
     table, None for 0.
     """
-    parts = [_explained(near, far, engine, X[part], numbered, y_std, means) for part in blocks(len(X), _BLOCK)]
+    parts = [_explained(near, far, trees, engine, X[part], numbered, y_std, means) for part in blocks(len(X), _BLOCK)]
     if not parts:
         empty, d = np.zeros((0, near.n_neighbors)), X.shape[1]
         nothing = np.zeros(0)
@@ -126,17 +134,23 @@ def explained(
     return Explanation(**whole)
 
 
-def _explained(near, far, engine, X, numbered, y_std, means) -> Explanation:
+def _explained(near, far, trees, engine, X, numbered, y_std, means) -> Explanation:
     found, weights = near_weights(near, engine, X)
     indices, y, trend = numbered(found.indices), engine.y[found.indices], np.zeros(len(X))
     support = None
-    if far is not None:
+    if far is not None or trees is not None:
         law, claimed, _ = near.law(engine, X)
+    if trees is not None:
+        alone = 0.0 if far is None else far.mixture.ramp(claimed)
+        law, share = trees.beside(law, X, alone), trees.weight * (1 - alone)
+        weights, trend = weights * np.reshape(1 - share, (-1, 1)), share * trees.forest(X)
+    if far is not None:
         support, outside = far.support(claimed), np.flatnonzero(far.outside(claimed))
         if len(outside):
             share = far.mixture.weight(far.claims(engine, X[outside], law[outside], claimed[outside]))
             weights[outside] *= 1 - share[:, None]
-            *more, trend[outside] = _far_weights(far, engine, X[outside], share)
+            *more, of_members = _far_weights(far, engine, X[outside], share)
+            trend[outside] = (1 - share) * trend[outside] + of_members
             indices, weights, y = _joined((indices, weights, y), outside, more)
     y, offset = y_std * y, y_std * trend
     if means is not None:

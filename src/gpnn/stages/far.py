@@ -22,6 +22,7 @@ from gpnn.engines.parallel import blocks, one_blas_thread, progress_bar
 from gpnn.stages.mixing import Claims, Mixture
 from gpnn.stages.near import Near
 from gpnn.stages.shapes import GAUSSIAN, Shape
+from gpnn.stages.trees import Trees
 from gpnn.stages.whitening import Whitener
 
 NEIGHBORS = 31  # of each member
@@ -139,16 +140,25 @@ def standard_quantile(shape: Shape, levels: Array, support: Array | None) -> Arr
 
 
 def answer(
-    near: Near, far: Far | None, engine: Engine, X: Array, progress: str | None = None, known: Array | None = None
+    near: Near,
+    far: Far | None,
+    engine: Engine,
+    X: Array,
+    progress: str | None = None,
+    known: Array | None = None,
+    trees: Trees | None = None,
 ) -> tuple[Prediction, float]:
     """The laws of rows X (q, d) in whitened units of y, with their support, and the largest jitter that was needed.
 
-    `engine` holds the local process's rows. known (q,): of the noise of y*, where some of it is."""
+    `engine` holds the local process's rows; trees have a say within the support. known (q,): of the noise of y*, where
+    some of it is."""
     mean, variance, support = np.empty((3, len(X)))
     jitter = 0.0
     with progress_bar(len(X), progress) as bar, one_blas_thread():
         for part in blocks(len(X), _ANSWERED):
             law, claimed, jitters = near.law(engine, X[part], bar)
+            if trees is not None:  # who learned from random rows, and for them
+                law = trees.beside(law, X[part], 0.0 if far is None else far.mixture.ramp(claimed))
             law = law.with_noise(None if known is None else known[part])
             mean[part], variance[part], jitter = law.mean, law.variance, max(jitter, float(jitters.max(initial=0.0)))
             if far is None:

@@ -65,7 +65,7 @@ def check_settings(model) -> None:
             raise InvalidInputError(f"refine = {value!r} must be True, False or 'columns'.")
         elif name == "target_limits":
             _check_limits(value)
-        elif name in ("far", "screen_columns") and not isinstance(value, bool):
+        elif name in ("far", "screen_columns", "trees") and not isinstance(value, bool):
             raise InvalidInputError(f"{name} = {value!r} must be True or False.")
         elif name == "kernel":
             (get_kernel_or_sum if hasattr(model, "refine") else get_kernel)(value)

@@ -1,0 +1,137 @@
+"""Boosted trees beside the process, where judges gain by them.
+
+Where y jumps at thresholds of columns, trees find in few splits what a distance has to learn from many rows. They learn
+from rows that are no judges; the judges then say how far the law follows them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from gpnn.common import metrics
+from gpnn.common.types import Array, Prediction
+from gpnn.engines.compiled.trees import add_trees
+from gpnn.engines.parallel import for_each_block
+from gpnn.stages.weighing import FEWEST, Weighing, fit_weighing, judged
+
+_FEW_ROWS = 10_000  # from which few trees learn, to say whether more are worth their time
+_HOPELESS = 1.3  # times the process's RMSE, of these few
+_ROWS, _NUMBERS = 100_000, 4_000_000  # that trees learn from, at most: rows, and rows times columns
+_FEW_GROWN: dict = {"max_iter": 100, "learning_rate": 0.1, "early_stopping": False}
+_GROWN: dict = {
+    "max_iter": 600,
+    "learning_rate": 0.05,
+    "early_stopping": True,
+    "max_leaf_nodes": 63,
+    "max_features": 0.5,
+}
+"""Larger trees of random columns did better than scikit-learn's own settings, on splits of real tables."""
+_JUDGES, _JUDGES_SHARE = 10_000, 0.2  # that weigh them, at most, and of all rows: from these no tree learns
+_SURE = 2.0  # standard errors that their gain must exceed,
+_CLEAR = 0.005  # and so much of NLL + log RMSE: without them, a model is easier to read
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees in arrays, one after another; children come after their parents."""
+
+    base: float
+    roots: NDArray[np.int32]
+    column: NDArray[np.int32]
+    """Of each node; −1 for leaves."""
+    value: Array
+    """Threshold, up to which rows go left; of leaves, what they say."""
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, model: Any) -> Forest:
+        """The trees of a fitted HistGradientBoostingRegressor. It has no public name for them; converters to other
+        formats read them in the same way."""
+        trees = [stage[0].nodes for stage in model._predictors]
+        sizes = [len(nodes) for nodes in trees]
+        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+        nodes, first = np.concatenate(trees), np.repeat(roots, sizes)
+        leaf = nodes["is_leaf"].astype(bool)
+        column = np.where(leaf, -1, nodes["feature_idx"]).astype(np.int32)
+        left, right = (np.where(leaf, 0, nodes[side] + first).astype(np.int32) for side in ("left", "right"))
+        value = np.where(leaf, nodes["value"], nodes["num_threshold"])
+        return cls(float(np.ravel(model._baseline_prediction)[0]), roots, column, value, left, right)
+
+    def __call__(self, X: Array, n_jobs: int | None = None) -> Array:
+        """What they say of rows X (q, d)."""
+        said = np.full(len(X), self.base)
+
+        def add(part: slice) -> None:
+            add_trees(X[part], self.roots, self.column, self.value, self.left, self.right, said[part])
+
+        for_each_block(add, len(X), _BLOCK, n_jobs)
+        return said
+
+
+@dataclass(frozen=True)
+class Trees:
+    """What they say of y in whitened units, and how far the law follows them."""
+
+    forest: Forest
+    weighing: Weighing
+    """The process's weight first."""
+
+    @property
+    def weight(self) -> float:
+        return float(self.weighing.weights[1])
+
+    def beside(self, law: Prediction, X: Array, alone: Array | float = 0.0) -> Prediction:
+        """The process's law of rows X (q, d), with their say. alone: from 0 to 1, where there is to be less of it."""
+        together = self.weighing(_with_trees(law, self.forest(X)))
+        share = 1 - np.asarray(alone)
+        mean = law.mean + share * (together.mean - law.mean)
+        return replace(law, mean=mean).with_own(law.own * (together.own / law.own) ** share)
+
+
+def _with_trees(law: Prediction, said: Array) -> list[Prediction]:
+    """As sure as the process is: trees do not say how sure they are."""
+    return [law, replace(law, mean=said)]
+
+
+def learn_trees(
+    X: Array, y: Array, rows: NDArray[np.integer], law: Prediction, local: bool, n_jobs: int | None, rng, told: dict
+) -> tuple[Trees, Array] | None:
+    """Trees that judges gain by, and the standardised residuals that these have with them. rows: the numbers of the
+    judges among X (n, d), y (n,), which is in whitened units; law: what the process says of them; told: for the report.
+    """
+    told["kept"] = False
+    some = rng.permutation(len(rows))[: min(_JUDGES, int(_JUDGES_SHARE * len(X)))]
+    others = rng.permutation(np.delete(np.arange(len(X)), rows[some]))[:_ROWS]
+    if len(some) < FEWEST:
+        return None
+    judges, outcome, law = X[rows[some]], y[rows[some]], law[some]
+    alone = metrics.rmse(outcome, law)
+    scout = _grown(X, y, others[:_FEW_ROWS], _FEW_GROWN)
+    told["few_rmse"] = float(np.sqrt(np.mean((scout(judges, n_jobs) - outcome) ** 2))) / alone
+    if told["few_rmse"] > _HOPELESS:
+        return None
+    forest = _grown(X, y, others[: _NUMBERS // X.shape[1]], _GROWN)
+    laws = _with_trees(law, forest(judges, n_jobs))
+    trial, trees = judged(outcome, laws, local, rng), Trees(forest, fit_weighing(outcome, laws, local))
+    told |= {
+        "rmse": metrics.rmse(outcome, laws[1]) / alone, "trees": len(forest.roots), "weight": trees.weight,
+        "gain": trial.gain, "gain_standard_error": trial.error,
+    }  # fmt: skip
+    told["kept"] = trees.weight > 0 and trial.exceeds(_SURE, _CLEAR)
+    return (trees, trial.residuals) if told["kept"] else None
+
+
+def _grown(X: Array, y: Array, rows: NDArray[np.integer], settings: dict) -> Forest:
+    """By one thread: those of OpenMP wait for each other at every split, and where others use the cores that takes far
+    longer than the work."""
+    from sklearn.ensemble import HistGradientBoostingRegressor  # which takes a while, and no prediction needs
+
+    with threadpool_limits(1, user_api="openmp"):
+        return Forest.of(HistGradientBoostingRegressor(random_state=0, **settings).fit(X[rows], y[rows]))

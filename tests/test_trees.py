@@ -1,0 +1,153 @@
+"""`trees=` end to end: a say in means and widths where judges gain by it, and nothing else changes."""
+
+import copy
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from gpnn import GPnnRegressor, InvalidInputError
+
+SETTINGS = GPnnRegressor(
+    refine=False, whitening="diagonal", n_neighbors=30, calibration_size=800, random_state=0, n_jobs=1
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """A smooth column, and jumps that no distance foresees."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(4000, 4))
+    y = 0.3 * np.sin(3 * X[:, 2]) + np.sign(X[:, 0]) * np.sign(X[:, 1] - 0.3) + 0.05 * rng.normal(size=len(X))
+    return X[:3000], y[:3000], X[3000:], y[3000:]
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return clone(SETTINGS).fit(*data[:2])
+
+
+@pytest.fixture(scope="module")
+def alone(data):
+    return clone(SETTINGS).set_params(trees=False).fit(*data[:2])
+
+
+def test_they_have_a_say(fitted, alone, data):
+    told = fitted.fit_report_["trees"]
+    assert told["kept"]
+    assert 0 < told["weight"] <= 1
+    ours, theirs = (model.evaluate(*data[2:]) for model in (fitted, alone))
+    assert ours["rmse"] < 0.9 * theirs["rmse"]
+    assert ours["nll"] < theirs["nll"] - 0.05
+    assert 0.85 < ours["coverage_90"] < 0.95
+    assert "trees" not in alone.fit_report_
+
+
+def test_the_process_is_what_it_is_without(fitted, alone, data):
+    without = copy.copy(fitted)
+    without._trees = None
+    for ours, theirs in zip(*(m.predict(data[2], return_std=True) for m in (without, alone)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_same_whatever_the_threads(fitted, data):
+    other = clone(fitted).set_params(n_jobs=2).fit(*data[:2])
+    np.testing.assert_array_equal(other._trees.forest.value, fitted._trees.forest.value)
+    np.testing.assert_array_equal(other.predict(data[2]), fitted.predict(data[2]))
+
+
+def test_a_row_alone_and_a_hot_loop(fitted, data):
+    X_test = data[2]
+    by_one = np.concatenate([fitted.predict(X_test[k : k + 1]) for k in range(5)])
+    np.testing.assert_array_equal(by_one, fitted.predict(X_test)[:5])
+    np.testing.assert_array_equal(fitted.predictor()(X_test)[0], fitted.predict(X_test))
+
+
+def test_a_file_holds_them(fitted, data, tmp_path):
+    fitted.save(tmp_path / "model.gpnn")
+    loaded = GPnnRegressor.load(tmp_path / "model.gpnn")
+    for ours, theirs in zip(*(m.predict_interval(data[2]) for m in (fitted, loaded)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"), [("column", 4), ("left", 0), ("right", 10**6), ("roots", -1), ("value", None)]
+)
+def test_trees_that_lead_astray_are_refused(fitted, tmp_path, part, value):
+    """Compiled code follows them without a look."""
+    broken, forest = copy.copy(fitted), copy.copy(fitted._trees.forest)
+    wrong = getattr(forest, part)[:-1] if value is None else getattr(forest, part).copy()
+    if value is not None:
+        wrong[0] = value
+    object.__setattr__(forest, part, wrong)
+    broken._trees = copy.copy(fitted._trees)
+    object.__setattr__(broken._trees, "forest", forest)
+    with pytest.raises(InvalidInputError, match=r"trees|columns|roots"):
+        broken.save(tmp_path / "model.gpnn")
+
+
+def test_weights_and_offset_make_the_mean(fitted, data):
+    X = np.vstack([data[2][:20], 3 * data[2][:3]])  # the last ones beyond the support
+    found = fitted.explain(X)
+    np.testing.assert_allclose(
+        found.offset + np.sum(found.weights * data[1][found.indices], axis=1), fitted.predict(X), rtol=1e-4, atol=1e-4
+    )
+    near = found.weights[:20].sum(axis=1) / clone_without(fitted).explain(X).weights[:20].sum(axis=1)
+    inside = fitted.predict_distribution(X).support[:20] > 0.02
+    np.testing.assert_allclose(near[inside], 1 - fitted._trees.weight)
+
+
+def clone_without(fitted):
+    without = copy.copy(fitted)
+    without._trees = None
+    return without
+
+
+def test_far_away_they_are_not_asked(fitted, alone, data):
+    far = 50 * data[2][:20]
+    np.testing.assert_array_equal(fitted.predict(far), alone.predict(far))
+
+
+def test_joint_laws_have_their_marginals(fitted, data):
+    X = data[2][:40]
+    law, joint = fitted.predict_distribution(X), fitted.predict_distribution(X, joint=True)
+    np.testing.assert_allclose(joint.mean, law.mean)
+    np.testing.assert_allclose(np.sqrt(np.diag(joint.covariance())), law.std, rtol=1e-6)
+
+
+def test_rows_come_and_go(fitted, data):
+    X_test, y_test = data[2:]
+    model = copy.deepcopy(fitted)
+    model.partial_fit(X_test[:500], y_test[:500])
+    model.forget(np.arange(100))
+    ours, before = (one.evaluate(X_test[500:], y_test[500:])["rmse"] for one in (model, fitted))
+    assert ours < 1.1 * before
+
+
+def test_several_targets_have_their_own(data):
+    X, y, X_test, _ = data
+    model = clone(SETTINGS).set_params(shared_metric=True).fit(X, np.stack([y, np.sin(X[:, 2])], axis=1))
+    first, second = (one._trees for one in model.targets_)
+    assert first is not None
+    assert second is not first
+    np.testing.assert_allclose(model.predict(X_test)[:, 0], model.targets_[0].predict(X_test), rtol=1e-5)
+
+
+def test_not_where_they_were_not_asked_for(data):
+    X, y = data[:2]
+    few = clone(SETTINGS).fit(X[:500], y[:500])
+    assert few._trees is None
+    assert "trees" not in few.fit_report_
+    weighted = clone(SETTINGS).fit(X, y, sample_weight=np.linspace(1, 2, len(X)))
+    assert weighted._trees is None
+    with pytest.raises(InvalidInputError, match="trees"):
+        clone(SETTINGS).set_params(trees="yes").fit(X, y)
+
+
+def test_from_a_stream(data, tmp_path):
+    X, y, X_test, _ = data
+    parts = [(X[i : i + 500], y[i : i + 500]) for i in range(0, 3000, 500)]
+    model = clone(SETTINGS).fit_stream(lambda: iter(parts), tmp_path / "model", memory="1GiB")
+    assert model.fit_report_["trees"]["kept"]
+    loaded = GPnnRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X_test), model.predict(X_test))
