@@ -15,8 +15,8 @@ import numpy as np
 
 from data import split
 from defaults import SETS
-from gpnn import GPnnRegressor, GPnnWarning, calibration, datasets, regressor
-from gpnn.stages import refinement, shapes
+from gpnn import GPnnRegressor, GPnnWarning, datasets, regressor
+from gpnn.stages import calibration, judges, refinement, shapes
 from report import read_results, write_results
 
 
@@ -33,35 +33,18 @@ def changed(module, **values):
             setattr(module, name, value)
 
 
-class Learned(GPnnRegressor):
-    """A regressor that begins with what the last one learned, for ingredients that only matter afterwards."""
-
-    last: tuple = ()
-
-    def _learn(self, X, y, holdout, rng, report):
-        if Learned.last:
-            learned, facts, state = Learned.last
-            vars(self).update(learned)
-            report.update(facts)
-            rng.bit_generator.state = state
-            return
-        super()._learn(X, y, holdout, rng, report)
-        learned = {name: getattr(self, name) for name in ("kernel_", "whitener_", "params_")}
-        Learned.last = learned, {"whitening": report["whitening"]}, rng.bit_generator.state
-
-
-AFTER_LEARNING = ("m = 400", "one α", "no floor", "no row may surprise", "Gaussian intervals")
 OFF = {
     "default": ({}, None),
     "m = 400": ({"n_neighbors": 400}, None),
     "one α": ({"calibration": "global"}, None),
     "no floor": ({}, (calibration, {"_FLOORS": np.zeros(0)})),
     "no row may surprise": ({}, (calibration, {"_SURPRISED": 0.0})),
-    "Gaussian intervals": ({}, (regressor, {"fit_shape": lambda residuals, rng: (shapes.GAUSSIAN, {})})),
+    "Gaussian intervals": ({"trees": False}, (judges, {"fit_shape": lambda residuals, rng: (shapes.GAUSSIAN, {})})),
     "no learned metric": ({"refine": False}, None),
     "one scale for all neighbourhoods": ({}, (refinement, {"_SHARE": 1.0})),
     "lengthscales, no linear map": ({"refine": "columns"}, None),
     "no sums of kernels": ({}, (regressor, {"SUMS": ()})),
+    "no trees": ({"trees": False}, None),
     "exponential kernel only": ({"kernel": "exponential"}, None),
     "no ranks": ({}, (regressor, {"WHITENINGS_TRIED": ["diagonal", "full"]})),
     "full whitening only": ({"whitening": "full"}, None),
@@ -86,15 +69,13 @@ def main():
     for name in args.datasets:
         X, y = datasets.load(name)
         for seed in range(args.seeds):
-            Learned.last = ()
             for off, (settings, constants) in OFF.items():
                 key = f"{name} | {off} | {seed} | {args.max_test}"
                 if key not in results:
                     X_train, y_train, X_test, y_test = split(X, y, seed)
                     with changed(constants[0], **constants[1]) if constants else changed(regressor):
                         start = perf_counter()
-                        kind = Learned if off in ("default", *AFTER_LEARNING) else GPnnRegressor
-                        model = kind(random_state=seed, **settings).fit(X_train, y_train)
+                        model = GPnnRegressor(random_state=seed, **settings).fit(X_train, y_train)
                         seconds = perf_counter() - start
                     scores = model.evaluate(X_test[: args.max_test], y_test[: args.max_test])
                     results[key] = scores | {"fit_s": seconds, "kernel": model.kernel_, "m": model.n_neighbors_}

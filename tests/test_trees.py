@@ -71,7 +71,7 @@ def test_a_file_holds_them(fitted, data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("part", "value"), [("column", 4), ("left", 0), ("right", 10**6), ("roots", -1), ("value", None)]
+    ("part", "value"), [("column", 4), ("left", 0), ("left", 10**6), ("roots", -1), ("value", None)]
 )
 def test_trees_that_lead_astray_are_refused(fitted, tmp_path, part, value):
     """Compiled code follows them without a look."""

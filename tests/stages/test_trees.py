@@ -39,9 +39,8 @@ def test_each_row_is_answered_by_itself(forest, steps):
 
 
 def test_rows_of_a_threshold_go_left():
-    nodes = {"column": [1, -1, -1], "left": [1, 0, 0], "right": [2, 0, 0]}
-    arrays = {name: np.array(values, np.int32) for name, values in nodes.items()}
-    stump = Forest(1.0, np.zeros(1, np.int32), value=np.array([0.5, 10.0, 20.0]), **arrays)
+    column, left = (np.array(of, np.int32) for of in ([1, -1, -1], [1, -1, -1]))
+    stump = Forest(1.0, np.zeros(1, np.int32), column, np.array([0.5, 10.0, 20.0]), left)
     np.testing.assert_array_equal(stump(np.array([[9.0, 0.5], [9.0, 0.6], [-9.0, -1.0]])), [11.0, 21.0, 11.0])
 
 

@@ -504,12 +504,12 @@ def _check_ensemble(ensemble: Ensemble, d: int) -> None:
 def _check_trees(trees: Trees, d: int) -> None:
     """Every way from a root ends in a leaf."""
     forest, n = trees.forest, len(trees.forest.column)
-    parts = {part.shape for part in (forest.column, forest.value, forest.left, forest.right)}
+    parts = {part.shape for part in (forest.column, forest.value, forest.left)}
     if parts != {(n,)} or trees.weighing.weights.shape != (2,) or forest.roots.ndim != 1:
         raise ValueError(f"trees in parts of {parts}")
     inner = np.flatnonzero(forest.column >= 0)
-    children = np.stack([forest.left[inner], forest.right[inner]])
-    if (forest.column >= d).any() or (children <= inner).any() or (children >= n).any():
+    left = forest.left[inner]
+    if (forest.column >= d).any() or (left <= inner).any() or (left + 1 >= n).any():
         raise ValueError(f"{d} columns and {n} nodes, but splits or children beyond them")
     if (forest.roots < 0).any() or (forest.roots >= n).any():
         raise ValueError(f"{n} nodes, but roots beyond them")

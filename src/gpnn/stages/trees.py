@@ -24,8 +24,8 @@ _HOPELESS = 1.3  # times the process's RMSE, of these few
 _ROWS, _NUMBERS = 100_000, 4_000_000  # that trees learn from, at most: rows, and rows times columns
 _FEW_GROWN: dict = {"max_iter": 100, "learning_rate": 0.1, "early_stopping": False}
 _GROWN: dict = {
-    "max_iter": 600,
-    "learning_rate": 0.05,
+    "max_iter": 400,
+    "learning_rate": 0.1,
     "early_stopping": True,
     "max_leaf_nodes": 63,
     "max_features": 0.5,
@@ -39,7 +39,8 @@ _BLOCK = 4096
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees in arrays, one after another; children come after their parents."""
+    """Trees in arrays, one after another, level by level: children come after their parents, the right one after the
+    left."""
 
     base: float
     roots: NDArray[np.int32]
@@ -48,7 +49,6 @@ class Forest:
     value: Array
     """Threshold, up to which rows go left; of leaves, what they say."""
     left: NDArray[np.int32]
-    right: NDArray[np.int32]
 
     @classmethod
     def of(cls, model: Any) -> Forest:
@@ -58,18 +58,20 @@ class Forest:
         sizes = [len(nodes) for nodes in trees]
         roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
         nodes, first = np.concatenate(trees), np.repeat(roots, sizes)
+        order = np.lexsort((np.arange(len(nodes)), nodes["depth"], first))  # they come branch by branch
+        place = np.argsort(order)
+        left, nodes = place[nodes["left"] + first][order], nodes[order]
         leaf = nodes["is_leaf"].astype(bool)
-        column = np.where(leaf, -1, nodes["feature_idx"]).astype(np.int32)
-        left, right = (np.where(leaf, 0, nodes[side] + first).astype(np.int32) for side in ("left", "right"))
+        column, left = (np.where(leaf, -1, of).astype(np.int32) for of in (nodes["feature_idx"], left))
         value = np.where(leaf, nodes["value"], nodes["num_threshold"])
-        return cls(float(np.ravel(model._baseline_prediction)[0]), roots, column, value, left, right)
+        return cls(float(np.ravel(model._baseline_prediction)[0]), roots, column, value, left)
 
     def __call__(self, X: Array, n_jobs: int | None = None) -> Array:
         """What they say of rows X (q, d)."""
         said = np.full(len(X), self.base)
 
         def add(part: slice) -> None:
-            add_trees(X[part], self.roots, self.column, self.value, self.left, self.right, said[part])
+            add_trees(X[part], self.roots, self.column, self.value, self.left, said[part])
 
         for_each_block(add, len(X), _BLOCK, n_jobs)
         return said

@@ -2,16 +2,20 @@
 
 from gpnn.engines.compiled import jit
 
+_ROWS = 64  # that go through a tree, one after another, while it is at hand
+
 
 @jit
-def add_trees(X, roots, column, value, left, right, out):
-    """Add to out (q,) what the trees say of rows X (q, d), row by row. A node without a column (−1) is a leaf, and
-    `value` what it says; of others, it is the threshold up to which rows go left."""
-    for i in range(len(X)):
-        total = out[i]
+def add_trees(X, roots, column, value, left, out):
+    """Add to out (q,) what the trees say of rows X (q, d), each row by itself. A node without a column (−1) is a leaf,
+    and `value` what it says; of others, it is the threshold up to which rows go left, and the right child comes after
+    the left one."""
+    for start in range(0, len(X), _ROWS):
         for root in roots:
-            node = root
-            while column[node] >= 0:
-                node = left[node] if X[i, column[node]] <= value[node] else right[node]
-            total += value[node]
-        out[i] = total
+            for i in range(start, min(start + _ROWS, len(X))):
+                node = root
+                k = column[node]
+                while k >= 0:
+                    node = left[node] + (X[i, k] > value[node])
+                    k = column[node]
+                out[i] += value[node]
