@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Probes
+from gpnn.engines.compiled.abreast import scratch
 from gpnn.engines.compiled.covariance import KERNEL_NUMBERS, as_compiled
-from gpnn.engines.compiled.likelihood import predictive_likelihoods, predictive_pulls, scratch
+from gpnn.engines.compiled.predictive import predictive_gradient, predictive_laws, predictive_pulls
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, automatic_index, nearest_others
 from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.engines.local import Noise
@@ -113,51 +114,51 @@ class CPUNeighborhoods:
         d, m = self.rows.shape[1], self.neighbors.shape[1]
         number = as_compiled(kernel, Hyperparameters.from_vector(theta, d), d)
         size = _TOGETHER if d >= _WIDE else len(chosen)
-        gradients, counts = np.empty((-(-len(chosen) // size), len(theta))), []
-        outcomes, innovations = np.empty((len(chosen), 2)), np.ones((len(chosen), m))
+        gradients = np.empty((-(-len(chosen) // size), len(theta)))
+        counts, innovations = np.empty((2, len(gradients)))
 
         def one(part: slice) -> None:
-            some = chosen[part]
-            _, count = predictive_likelihoods(
+            some, at = chosen[part], part.start // size
+            counts[at], innovations[at] = predictive_gradient(
                 number, self.probes.X[some], self.probes.y[some], self.rows, self.y, self.neighbors[some],
                 theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d, 1 if kernel.broad is None else 3),
-                gradients[part.start // size], outcomes[part], innovations[part], share, typical, *self._noise(some),
+                gradients[at], share, typical, *self._noise(some),
             )  # fmt: skip
-            counts.append(count)
+            innovations[at] *= len(some)
 
         for_each_block(one, len(chosen), size, self.n_jobs)
-        return gradients.sum(axis=0), sum(counts), float(innovations[:, 1:].mean())
+        return gradients.sum(axis=0), int(counts.sum()), float(innovations.sum() / len(chosen))
 
     def map_gradient(
         self, chosen: NDArray, kernel: Kernel, x_map: Array, variances: Array, share: float, typical: float
     ) -> tuple[Array, Array, int, float]:
         neighbors, X_star = self.neighbors[chosen], self.probes.X[chosen]
         (q, m), d = neighbors.shape, x_map.shape[1]
-        rows, T, innovations = np.zeros((q, m + 1, len(x_map))), np.empty((q, m + 1)), np.ones((q, m))
+        rows, T = np.zeros((q, m + 1, len(x_map))), np.empty((q, m + 1))
         rows[:, :m] = self.rows[neighbors] - X_star[:, None]  # each query is where it was put: at 0
         T[:, :m], T[:, m] = self.y[neighbors], self.probes.y[chosen]
         noise_star, noise = self._noise(chosen)
         if noise is not None and noise_star is not None:
             noise = np.concatenate([noise[neighbors], noise_star[:, None]], axis=1)
         pulls, gradient = np.empty((q, m + 1, d)), np.empty(d + 2)
-        count = predictive_pulls(
-            KERNEL_NUMBERS[kernel.name], rows @ x_map, T, *variances, *scratch(m + 1, d), gradient, innovations, pulls,
+        count, innovation = predictive_pulls(
+            KERNEL_NUMBERS[kernel.name], rows @ x_map, T, *variances, *scratch(m + 1, d), gradient, pulls,
             share, typical, noise,
         )  # fmt: skip
         by_map = rows.reshape(-1, len(x_map)).T @ pulls.reshape(-1, d)
-        return by_map, gradient[d:], count, float(innovations[:, 1:].mean())
+        return by_map, gradient[d:], count, innovation
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
         (q, m), d = self.neighbors.shape, self.rows.shape[1]
-        outcomes, innovations, nothing = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m)), np.empty(0)
+        outcomes, innovations = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m))
         theta, number = params.as_vector(d), as_compiled(kernel, params, d)
 
         def one(part: slice) -> None:
             A, _, *work = scratch(m + 1, d)
-            predictive_likelihoods(
+            predictive_laws(
                 number, self.probes.X[part], self.probes.y[part], self.rows, self.y, self.neighbors[part],
-                theta[:d].copy(), theta[d], theta[d + 1], A, nothing, *work, nothing, outcomes[part],
-                innovations[part], 1.0, 1.0, *self._noise(part),
+                theta[:d].copy(), theta[d], theta[d + 1], A, *work, outcomes[part], innovations[part],
+                *self._noise(part),
             )  # fmt: skip
 
         for_each_block(one, q, _PREDICTED, self.n_jobs)
