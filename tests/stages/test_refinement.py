@@ -7,12 +7,20 @@ import pytest
 
 from gpnn import Broad, Hyperparameters
 from gpnn.engines import Probes, reference
-from gpnn.engines.compiled.covariance import KERNEL_NUMBERS
-from gpnn.engines.compiled.likelihood import predictive_likelihood, predictive_likelihoods, scratch
 from gpnn.engines.cpu.learner import CPULearner
 from gpnn.engines.local import Noise
 from gpnn.kernels import KERNELS, get_kernel, get_kernel_or_sum
 from gpnn.stages.refinement import TwoMetrics, predict, promise_of_map, refine, refine_map, start_in
+
+
+def the_last_given_the_others(X, y, noise=None):
+    """What a learner knows of many probes, alike but for how the rows are numbered."""
+    s = len(X)
+    noise = None if noise is None else Noise(*noise.T)
+    learner = CPULearner(X, y, 0, 1, noise)
+    last = np.full(3, s - 1)
+    probes = Probes(X[last], y[last], last, None if noise is None else noise[last])
+    return learner.among(probes, np.tile(np.arange(s - 1), (3, 1)))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -22,35 +30,46 @@ from gpnn.stages.refinement import TwoMetrics, predict, promise_of_map, refine, 
 def test_predictive_likelihood_is_that_of_equations_5_to_7_and_its_gradient_is_right(kernel, s, d, known, rng):
     X, y = rng.normal(size=(s, d)), rng.normal(size=s)
     theta = np.concatenate([rng.uniform(0.5, 2, d), [1.3, 0.2]])
-    work, outcome, innovations = scratch(s, d), np.empty(2), np.empty(s - 1)
     noise = rng.uniform(0.1, 2, size=(s, 2)) if known else None
-
-    def value(theta):
-        gradient = np.empty(d + 2)
-        loss = predictive_likelihood(
-            KERNEL_NUMBERS[kernel], X, y, theta[:d].copy(), theta[d], theta[d + 1], *work, gradient, outcome,
-            innovations, share, typical, noise,
-        )  # fmt: skip
-        return loss, gradient
-
-    share, typical = 1.0, 1.0
-    loss, gradient = value(theta)
-    params = Hyperparameters(theta[:d], theta[d], theta[d + 1])
+    around, kernel = the_last_given_the_others(X, y, noise), get_kernel(kernel)
     each = np.full(s, 0.2) if noise is None else 0.2 * noise[:, 0] + noise[:, 1]
-    law = reference.solve(X[-1:], X[None, :-1], y[None, :-1], get_kernel(kernel), params, each[None, :-1])
-    error, variance = y[-1] - law.mean[0], law.variance[0] - 0.2 + each[-1]
-    np.testing.assert_allclose(outcome, [error, variance], rtol=1e-10)
-    np.testing.assert_allclose(innovations, law.innovations[0], rtol=1e-8)
-    A, _, *others = work
-    alone, none = np.empty(2), np.empty(0)
-    without = predictive_likelihood(
-        KERNEL_NUMBERS[kernel], X, y, theta[:d].copy(), theta[d], theta[d + 1], A, none, *others, none, alone,
-        innovations, share, typical, noise,
-    )  # fmt: skip
-    np.testing.assert_allclose([without, *alone], [loss, *outcome], rtol=1e-12)
-    assert loss == pytest.approx(0.5 * (np.log(2 * np.pi * variance) + error**2 / variance), rel=1e-10)
-    numerical = [(value(theta + h)[0] - value(theta - h)[0]) / 2e-6 for h in 1e-6 * np.eye(d + 2)]
-    np.testing.assert_allclose(gradient, numerical, atol=1e-7)
+    params = Hyperparameters(theta[:d], theta[d], theta[d + 1])
+    expected = reference.solve(X[-1:], X[None, :-1], y[None, :-1], kernel, params, each[None, :-1])
+    law, innovations = around.predict(kernel, params)
+    np.testing.assert_allclose(law.mean, np.repeat(expected.mean, 3), rtol=1e-10)
+    np.testing.assert_allclose(law.variance, np.repeat(expected.variance - 0.2 + each[-1], 3), rtol=1e-10)
+    np.testing.assert_allclose(innovations, np.repeat(expected.innovations, 3, axis=0), rtol=1e-8)
+
+    def loss(theta):
+        law, _ = around.predict(kernel, Hyperparameters.from_vector(theta, d))
+        return np.sum(0.5 * (np.log(2 * np.pi * law.variance) + (y[-1] - law.mean) ** 2 / law.variance))
+
+    gradient, count, innovation = around.gradient(np.arange(3), kernel, theta, 1.0, 1.0)
+    assert count == 3
+    assert innovation == pytest.approx(innovations[:, 1:].mean() if s > 2 else 0.0)
+    numerical = [(loss(theta + h) - loss(theta - h)) / 2e-6 for h in 1e-6 * np.eye(d + 2)]
+    np.testing.assert_allclose(gradient, numerical, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("known", [False, True])
+def test_the_gradient_in_a_map_of_the_columns_is_right(kernel, known, rng):
+    X, y = rng.normal(size=(12, 3)), rng.normal(size=12)
+    noise = rng.uniform(0.1, 2, size=(12, 2)) if known else None
+    x_map, kernel = rng.normal(size=(3, 3)), get_kernel(kernel)
+
+    def loss(x_map, variances):
+        law, _ = the_last_given_the_others(X @ x_map, y, noise).predict(kernel, Hyperparameters(1.0, *variances))
+        return np.sum(0.5 * (np.log(2 * np.pi * law.variance) + (y[-1] - law.mean) ** 2 / law.variance))
+
+    around, variances = the_last_given_the_others(X, y, noise), np.array([1.3, 0.2])
+    by_map, by_variances, count, _ = around.map_gradient(np.arange(3), kernel, x_map, variances, 1.0, 1.0)
+    assert count == 3
+    steps = 1e-6 * np.eye(9).reshape(9, 3, 3)
+    numerical = [(loss(x_map + h, variances) - loss(x_map - h, variances)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(by_map.ravel(), numerical, atol=1e-5)
+    numerical = [(loss(x_map, variances + h) - loss(x_map, variances - h)) / 2e-6 for h in 1e-6 * np.eye(2)]
+    np.testing.assert_allclose(by_variances, numerical, atol=1e-5)
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -165,33 +184,25 @@ def test_another_kernel_begins_where_it_predicts_well(relevant_and_not):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_scaled_likelihood_is_that_of_targets_in_units_of_the_neighbourhood(kernel, rng):
     X, y = rng.normal(size=(20, 3)), 5 * rng.normal(size=20)
-    theta, work = np.array([0.7, 1.0, 1.5]), scratch(20, 3)
-
-    def value(y, share):
-        gradient, outcome, innovations = np.empty(5), np.empty(2), np.empty(19)
-        loss = predictive_likelihood(
-            KERNEL_NUMBERS[kernel], X, y, theta, 1.3, 0.2, *work, gradient, outcome, innovations, share, 2.0
-        )
-        return loss, gradient, outcome, innovations
-
-    loss, gradient, outcome, innovations = value(y, 0.3)
-    scale = 0.7 * innovations[1:].mean() / 2.0 + 0.3
-    expected_loss, expected_gradient, _, _ = value(y / np.sqrt(scale), 1.0)
-    assert loss == pytest.approx(expected_loss)
-    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(outcome, value(y, 1.0)[2])  # the prediction itself is not touched
+    theta, kernel = np.array([0.7, 1.0, 1.5, 1.3, 0.2]), get_kernel(kernel)
+    gradient, _, innovation = the_last_given_the_others(X, y).gradient(np.arange(3), kernel, theta, 0.3, 2.0)
+    scale = 0.7 * innovation / 2.0 + 0.3
+    in_units = the_last_given_the_others(X, y / np.sqrt(scale))
+    expected, _, _ = in_units.gradient(np.arange(3), kernel, theta, 1.0, 2.0)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_singular_queries_are_passed_over(rng):
-    rows = np.zeros((3, 2), np.float32)
-    gradient, outcomes, innovations = np.empty(4), np.empty((2, 2)), np.empty((2, 2))
-    X_star = np.array([[0.0, 0.0], [1.0, 1.0]], np.float32)
-    total, count = predictive_likelihoods(
-        0, X_star, np.zeros(2), rows, np.zeros(3), np.array([[0, 1], [2, 2]]), np.ones(2), 1.0, 0.0,
-        *scratch(3, 2), gradient, outcomes, innovations,
-    )  # fmt: skip
-    assert count == 0
-    assert total == 0
+    rows = np.concatenate([np.zeros((3, 2)), rng.normal(size=(3, 2))]).astype(np.float32)
+    y, neighbors = rng.normal(size=6), np.array([[1, 2], [3, 4], [2, 2]])
+    around = CPULearner(rows, y, 0, 1).among(probes_of(rows, y, np.array([0, 5, 3])), neighbors)
+    theta = np.array([1.0, 1.0, 1.0, 0.0])
+    gradient, count, _ = around.gradient(np.arange(3), get_kernel("rbf"), theta, 1.0, 1.0)
+    alone, one, _ = around.gradient(np.array([1]), get_kernel("rbf"), theta, 1.0, 1.0)
+    assert (count, one) == (1, 1)
+    np.testing.assert_allclose(gradient, alone)
+    law, _ = around.predict(get_kernel("rbf"), Hyperparameters(1.0, 1.0, 0.0))
+    np.testing.assert_array_equal(np.isfinite(law.variance), [False, True, False])
 
 
 def probes_of(X, y, numbers):

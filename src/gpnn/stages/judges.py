@@ -22,6 +22,7 @@ SIZES = np.array([16, 24, 32, 48, 64, 100, 150, 200, 300, 400])
 MOST_JUDGES = 50_000
 _FIRST_JUDGES, _FEWER_JUDGES = 4000, 6000
 _SCOUTS = 1000  # judges that are predicted from as many neighbours as there may be
+_AS_GOOD = 0.005  # of RMSE, relatively, and nats: what more neighbours must gain
 _TIGHT = 0.04  # half the width of α's interval, relative to α, at which more calibration rows are not worth their time
 
 
@@ -110,7 +111,7 @@ class Judges:
         solution = self._predict(rows[:_SCOUTS], sizes)
         curve, at = self._curve(rows[:_SCOUTS], sizes, solution)
         if len(rows) > _SCOUTS:
-            sizes = sizes[: at + 2]
+            sizes = sizes[: at + 1 + _may_be_too_few(curve, at)]
             more = self._predict(rows[_SCOUTS:], sizes)
             mean, variance = (
                 np.concatenate([getattr(of, name)[:, : len(sizes)] for of in (solution, more)])
@@ -138,7 +139,7 @@ class Judges:
             curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y, law), "nll": metrics.nll(y, law)})
         best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
         best_rmse, best_nll = best_rmse + rmse, best_nll + nll
-        good = [p for p in curve if p["rmse"] <= 1.005 * best_rmse and p["nll"] <= best_nll + 0.005]
+        good = [p for p in curve if p["rmse"] <= (1 + _AS_GOOD) * best_rmse and p["nll"] <= best_nll + _AS_GOOD]
         chosen = good[0] if good else min(curve, key=lambda point: point["rmse"] / best_rmse + point["nll"] - best_nll)
         return curve, curve.index(chosen)
 
@@ -186,6 +187,14 @@ class Judges:
 def fitted_calibration(y: Array, law: Prediction, innovations: Array, local: bool) -> Calibration:
     """local: with a floor and an α(x), where they help."""
     return fit_calibration(y, law, innovations) if local else Calibration(variance_factor(y, law))
+
+
+def _may_be_too_few(curve: list[dict], at: int) -> bool:
+    """Whether the next size gained half of what it must, so that more judges may see it otherwise."""
+    if at + 1 == len(curve):
+        return False
+    less, more = curve[at : at + 2]
+    return less["rmse"] > (1 + _AS_GOOD / 2) * more["rmse"] or less["nll"] > more["nll"] + _AS_GOOD / 2
 
 
 def _most_judges(n_neighbors: int) -> int:

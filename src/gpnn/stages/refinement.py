@@ -132,8 +132,12 @@ class Lengthscales:
         """Where to begin."""
         return np.log(replace(params, noise_variance=max(params.noise_variance, 1e-6)).as_vector(self.d))
 
+    def vector(self, u: Array) -> Array:
+        """θ, as `Hyperparameters.as_vector` has it."""
+        return np.exp(u)
+
     def params(self, u: Array) -> Hyperparameters:
-        return Hyperparameters.from_vector(np.exp(u), self.d)
+        return Hyperparameters.from_vector(self.vector(u), self.d)
 
     def __call__(self, u: Array) -> Array | float:
         """What neighbours are searched in."""
@@ -141,7 +145,7 @@ class Lengthscales:
 
     def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
         """Of Σl* of the batch, for how many that could be computed, and their mean innovation."""
-        theta = self.params(u).as_vector(self.d)
+        theta = self.vector(u)
         gradient, count, innovation = around.gradient(batch, kernel, theta, _SHARE, typical)
         return gradient * theta, count, innovation
 
@@ -160,10 +164,10 @@ class TwoMetrics(Lengthscales):
         u[-1] -= np.log1p(-np.exp(u[-1]))
         return u
 
-    def params(self, u: Array) -> Hyperparameters:
+    def vector(self, u: Array) -> Array:
         vector = np.exp(u)
         vector[-1] /= 1 + vector[-1]
-        return Hyperparameters.from_vector(vector, self.d)
+        return vector
 
     def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
         slope, count, innovation = super().slope(around, batch, kernel, u, typical)

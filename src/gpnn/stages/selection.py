@@ -238,7 +238,9 @@ def choose(
     candidates: list[Candidate] = []
 
     def branch(whitening: str, kernel: str) -> Space:
-        return branches.setdefault((whitening, kernel), spaces[whitening].branch(engine.n_learners))
+        """From that of the first kernel, whose index suits a metric that was learned."""
+        trunk = branches.get((whitening, one), spaces[whitening])
+        return branches.setdefault((whitening, kernel), trunk.branch(engine.n_learners))
 
     def begin(whitening: str, kernel: str) -> _Task:
         space = branch(whitening, kernel)

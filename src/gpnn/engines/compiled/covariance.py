@@ -13,7 +13,16 @@ from numba.extending import overload
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Hyperparameters
 from gpnn.engines.compiled import jit
-from gpnn.engines.compiled.vectors import fma, like, make_polynomial, maximum, one_minus_exp, sqrt, where_less
+from gpnn.engines.compiled.vectors import (
+    exp_minus,
+    fma,
+    like,
+    make_polynomial,
+    maximum,
+    one_minus_exp,
+    sqrt,
+    where_less,
+)
 
 _ORDERS = range(2, 22)
 
@@ -148,3 +157,43 @@ def _covariance(kernel, r2):
         return by_number
     chosen = list(_COVARIANCES.values())[len(kernel)]
     return lambda kernel, r2: chosen(r2)
+
+
+def correlation(kernel, r2):
+    """(c, dc/d(r²)) as `covariance` has them, for a kernel's number or a sum: in float64, where c may be added to noise
+    as it is, for half the work."""
+    raise NotImplementedError
+
+
+@overload(correlation)
+def _correlation(kernel, r2):
+    if is_sum(kernel):
+
+        def of_sum(kernel, r2):
+            near, slope = correlation(kernel[0], r2[0])
+            broad, slope_of_broad = correlation(kernel[1], r2[1])
+            share = like(near, kernel[2])
+            rest = like(near, 1.0 - kernel[2])
+            return fma(share, broad, rest * near), (rest * slope, share * slope_of_broad, broad - near)
+
+        return of_sum
+
+    def by_number(kernel, r2):
+        one = like(r2, 1.0)
+        if kernel == 0:
+            c = exp_minus(r2 * like(r2, 0.5))
+            return c, like(r2, -0.5) * c
+        if kernel == 1:
+            r = sqrt(r2)
+            c = exp_minus(r)
+            return c, like(r2, -0.5) * c / maximum(r, like(r2, 1e-8))
+        if kernel == 2:
+            rho = _at_most_80(sqrt(r2 * like(r2, 3.0)))
+            decay = exp_minus(rho)
+            return (one + rho) * decay, like(r2, -1.5) * decay
+        rho = _at_most_80(sqrt(r2 * like(r2, 5.0)))
+        decay = exp_minus(rho)
+        linear = (one + rho) * decay
+        return fma(rho * rho * like(r2, 1 / 3), decay, linear), like(r2, -5 / 6) * linear
+
+    return by_number

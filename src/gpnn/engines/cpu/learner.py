@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from threading import local
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +12,21 @@ from numpy.typing import NDArray
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Probes
+from gpnn.engines.compiled.abreast import scratch
 from gpnn.engines.compiled.covariance import KERNEL_NUMBERS, as_compiled
-from gpnn.engines.compiled.likelihood import predictive_likelihoods, predictive_pulls, scratch
+from gpnn.engines.compiled.predictive import predictive_gradient, predictive_laws, predictive_pulls
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, automatic_index, nearest_others
 from gpnn.engines.cpu.neighbors.cells import Rows
 from gpnn.engines.local import Noise
 from gpnn.engines.parallel import for_each_block
 
 _MOST_NEIGHBORS = 63  # that will be asked for: indexes may tune themselves for that
-_SEARCH, _PREDICTED = 64, 500  # queries that a thread works on at a time
+_SEARCH, _PREDICTED = 128, 500  # queries that a thread works on at a time
 _TOGETHER, _WIDE = 32, 16  # of those of a gradient, from so many columns on: with fewer, threads would gain nothing
-_STRETCH = 0.35  # of columns against each other (the sd of its logarithms), at which an index is built anew
+_STRETCH = {KDTree: 0.2, Flat: np.inf, IVF: 0.7}
+"""Of columns against each other (the sd of its logarithms), at which an index is built anew: a tree in stretched boxes
+takes longer, an inverted file then finds 0.98 of the neighbours."""
+_OF_THIS_THREAD = local()
 
 
 class CPULearner:
@@ -76,8 +81,7 @@ class CPULearner:
 
     def _in_metric(self, lengthscale: Array, probes: Probes) -> KDTree | Flat | IVF:
         change = self._lengthscale / lengthscale
-        spread = float(np.std(np.log(change)))
-        if self._index is None or spread > _STRETCH:
+        if self._index is None or _stretch(self._lengthscale, lengthscale) > _STRETCH[type(self._index)]:
             n, d = self.rows.shape
             scaled = Rows.allocate(n, d)
             np.divide(self.rows, lengthscale, out=scaled, casting="same_kind")
@@ -85,10 +89,26 @@ class CPULearner:
             like_queries = (probes.X[:500] / lengthscale).astype(np.float32)
             self._index = automatic_index(n, d, m).build(scaled, m, like_queries, self.n_jobs, self.seed)
             self._lengthscale = lengthscale
-        elif spread > 1e-6:  # a factor common to all columns changes no neighbour
+        elif np.ptp(np.log(change)) > 1e-6:  # a factor common to all columns changes no neighbour
             self._index = self._index.stretched(change.astype(np.float32))
             self._lengthscale = lengthscale
         return self._index
+
+
+def _stretch(before: Array, after: Array) -> float:
+    """Of columns against each other, each counted by its part in squared distances, before or after: a column that
+    matters in neither may be stretched at will."""
+    parts = sum(weights / weights.sum() for weights in (before**-2.0, after**-2.0))
+    change = np.log(before / after)
+    return float(np.sqrt(np.average((change - np.average(change, weights=parts)) ** 2, weights=parts)))
+
+
+def _scratch(*size: int):
+    """Made once for a thread that goes on with probes of the same size."""
+    kept = vars(_OF_THIS_THREAD)
+    if kept.get("size") != size:
+        kept.update(size=size, arrays=scratch(*size))
+    return kept["arrays"]
 
 
 @dataclass(frozen=True)
@@ -111,53 +131,54 @@ class CPUNeighborhoods:
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
     ) -> tuple[Array, int, float]:
         d, m = self.rows.shape[1], self.neighbors.shape[1]
-        number = as_compiled(kernel, Hyperparameters.from_vector(theta, d), d)
+        alone = kernel.broad is None
+        number = KERNEL_NUMBERS[kernel.name] if alone else as_compiled(kernel, Hyperparameters.from_vector(theta, d), d)
         size = _TOGETHER if d >= _WIDE else len(chosen)
-        gradients, counts = np.empty((-(-len(chosen) // size), len(theta))), []
-        outcomes, innovations = np.empty((len(chosen), 2)), np.ones((len(chosen), m))
+        gradients = np.empty((-(-len(chosen) // size), len(theta)))
+        counts, innovations = np.empty((2, len(gradients)))
 
         def one(part: slice) -> None:
-            some = chosen[part]
-            _, count = predictive_likelihoods(
+            some, at = chosen[part], part.start // size
+            counts[at], innovations[at] = predictive_gradient(
                 number, self.probes.X[some], self.probes.y[some], self.rows, self.y, self.neighbors[some],
-                theta[:d].copy(), theta[d], theta[d + 1], *scratch(m + 1, d, 1 if kernel.broad is None else 3),
-                gradients[part.start // size], outcomes[part], innovations[part], share, typical, *self._noise(some),
+                theta[:d].copy(), theta[d], theta[d + 1], *_scratch(m + 1, d, 1 if alone else 3),
+                gradients[at], share, typical, *self._noise(some),
             )  # fmt: skip
-            counts.append(count)
+            innovations[at] *= len(some)
 
         for_each_block(one, len(chosen), size, self.n_jobs)
-        return gradients.sum(axis=0), sum(counts), float(innovations[:, 1:].mean())
+        return gradients.sum(axis=0), int(counts.sum()), float(innovations.sum() / len(chosen))
 
     def map_gradient(
         self, chosen: NDArray, kernel: Kernel, x_map: Array, variances: Array, share: float, typical: float
     ) -> tuple[Array, Array, int, float]:
         neighbors, X_star = self.neighbors[chosen], self.probes.X[chosen]
         (q, m), d = neighbors.shape, x_map.shape[1]
-        rows, T, innovations = np.zeros((q, m + 1, len(x_map))), np.empty((q, m + 1)), np.ones((q, m))
+        rows, T = np.zeros((q, m + 1, len(x_map))), np.empty((q, m + 1))
         rows[:, :m] = self.rows[neighbors] - X_star[:, None]  # each query is where it was put: at 0
         T[:, :m], T[:, m] = self.y[neighbors], self.probes.y[chosen]
         noise_star, noise = self._noise(chosen)
         if noise is not None and noise_star is not None:
             noise = np.concatenate([noise[neighbors], noise_star[:, None]], axis=1)
         pulls, gradient = np.empty((q, m + 1, d)), np.empty(d + 2)
-        count = predictive_pulls(
-            KERNEL_NUMBERS[kernel.name], rows @ x_map, T, *variances, *scratch(m + 1, d), gradient, innovations, pulls,
+        count, innovation = predictive_pulls(
+            KERNEL_NUMBERS[kernel.name], rows @ x_map, T, *variances, *_scratch(m + 1, d, 1), gradient, pulls,
             share, typical, noise,
         )  # fmt: skip
         by_map = rows.reshape(-1, len(x_map)).T @ pulls.reshape(-1, d)
-        return by_map, gradient[d:], count, float(innovations[:, 1:].mean())
+        return by_map, gradient[d:], count, innovation
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
         (q, m), d = self.neighbors.shape, self.rows.shape[1]
-        outcomes, innovations, nothing = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m)), np.empty(0)
+        outcomes, innovations = np.tile([0.0, np.inf], (q, 1)), np.ones((q, m))
         theta, number = params.as_vector(d), as_compiled(kernel, params, d)
 
         def one(part: slice) -> None:
-            A, _, *work = scratch(m + 1, d)
-            predictive_likelihoods(
+            A, _, *work = _scratch(m + 1, d, 1)
+            predictive_laws(
                 number, self.probes.X[part], self.probes.y[part], self.rows, self.y, self.neighbors[part],
-                theta[:d].copy(), theta[d], theta[d + 1], A, nothing, *work, nothing, outcomes[part],
-                innovations[part], 1.0, 1.0, *self._noise(part),
+                theta[:d].copy(), theta[d], theta[d + 1], A, *work, outcomes[part], innovations[part],
+                *self._noise(part),
             )  # fmt: skip
 
         for_each_block(one, q, _PREDICTED, self.n_jobs)
