@@ -10,7 +10,16 @@ from gpnn.engines import Probes, reference
 from gpnn.engines.cpu.learner import CPULearner
 from gpnn.engines.local import Noise
 from gpnn.kernels import KERNELS, get_kernel, get_kernel_or_sum
-from gpnn.stages.refinement import TwoMetrics, predict, promise_of_map, refine, refine_map, start_in
+from gpnn.stages.refinement import (
+    LowRankMap,
+    TwoMetrics,
+    predict,
+    promise_of_map,
+    rank_of_map,
+    refine,
+    refine_map,
+    start_in,
+)
 
 
 def the_last_given_the_others(X, y, noise=None):
@@ -154,6 +163,46 @@ def test_a_map_finds_the_sum_that_matters():
     laws = predict(learner, judge, kernel, start)[0], mapped[0]
     before, after = (np.sqrt(np.mean((judge.y - law.mean) ** 2)) for law in laws)
     assert after < 0.9 * before
+
+
+def test_a_map_of_few_directions_has_the_slopes_of_its_numbers(rng):
+    """Against differences of what the map itself says: Σ by_E · dE."""
+    metric = LowRankMap(np.linalg.qr(rng.normal(size=(6, 2)))[0])
+    own, by_E = rng.normal(size=24), rng.normal(size=(6, 6))
+    np.fill_diagonal(by_E, 0.0)
+    found = metric.in_own(by_E, own)
+    for k, h in enumerate(1e-6 * np.eye(24)):
+        numerical = np.sum(by_E * (metric.elements(own + h) - metric.elements(own - h))) / 2e-6
+        assert found[k] == pytest.approx(numerical, rel=1e-6, abs=1e-8)
+    assert np.diag(metric.elements(own)) == pytest.approx(0)
+
+
+def test_of_many_columns_a_map_finds_few_directions():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 50)).astype(np.float32)
+    direction = rng.normal(size=50) / np.sqrt(50)
+    y = np.sin(2 * X @ direction) + 0.02 * rng.normal(size=3000)
+    learner, kernel = CPULearner(X, y, seed=0, n_jobs=1), get_kernel("matern52")
+    learn, judge = (probes_of(X, y, numbers) for numbers in (np.arange(500, 3000), np.arange(500)))
+    start = refine(learner, learn, kernel, Hyperparameters(5.0, 1.0, 0.1), (40,), np.random.default_rng(0))
+    assert promise_of_map(learner, learn, kernel, start, np.random.default_rng(1)) > 0.1
+    x_map, params = refine_map(learner, learn, kernel, start, (50,) * 3, np.random.default_rng(1))
+    mapped = predict(learner.after(x_map), judge.after(x_map), kernel, params)
+    laws = predict(learner, judge, kernel, start)[0], mapped[0]
+    before, after = (np.sqrt(np.mean((judge.y - law.mean) ** 2)) for law in laws)
+    assert after < 0.6 * before
+    shuffled = rng.permutation(y)
+    learner, learn = CPULearner(X, shuffled, seed=0, n_jobs=1), probes_of(X, shuffled, np.arange(3000))
+    assert promise_of_map(learner, learn, kernel, start, np.random.default_rng(1)) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "rank"),
+    [(10**5, 5, 5), (1000, 5, 0), (3000, 20, 8), (16_000, 40, 40), (15_999, 40, 8), (10**5, 1, 0), (3000, 128, 2),
+     (10**6, 129, 0), (1500, 2, 2)],
+)  # fmt: skip
+def test_how_many_directions_rows_can_tell(n, d, rank):
+    assert rank_of_map(n, d) == rank
 
 
 def test_a_map_promises_something_only_where_columns_belong_together(rng):

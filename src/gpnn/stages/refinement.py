@@ -24,6 +24,9 @@ _SHARE = 0.3  # of the typical scale in that of a neighbourhood
 _NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
 _RATE, _REACH = 0.1, 0.5  # of Adam: the longest step in one logarithm, and in all of them together
 _MAP_RATE, _MAP_REACH = 0.05, 0.4  # in one element of a linear map, and in those of one row or column of it together
+_MOST_MAPPED, _FEWEST_MAPPED = 128, 1500  # columns and rows, for a map to be learned
+_MOST_OF_FULL, _ROWS_OF_ELEMENT = 40, 10  # columns whose map may have all its elements; rows for each of these,
+_MOST_DIRECTIONS, _ROWS_OF_NUMBER = 8, 5  # else how many directions it may have; rows for each number in these
 _PART = 16  # rows whose mean slope is one observation, where a map's promise is looked at
 _AVERAGED = 4  # the mean of the last fourth of the steps is the result
 _LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
@@ -96,11 +99,24 @@ def refine_map(
     progress: str | None = None,
 ) -> tuple[Array, Hyperparameters]:
     """The same for a map (d, d) of the rows, beyond one lengthscale for each column; θ̂ is for rows that went through
-    it."""
+    it. Of many columns, it differs from these in few directions."""
     d = learner.shape[1]
     metric = LinearMap(d)
+    if (rank := rank_of_map(*learner.shape)) < d:
+        slopes = _slopes_in_map(learner, probes, kernel, start, rng)
+        metric = LowRankMap(np.linalg.svd(slopes.mean(axis=0))[2][:rank].T)
     u = _descend(metric, learner, probes, kernel, start, rounds, rng, progress, _MOST_QUERIES)
     return metric(u), metric.params(u)
+
+
+def rank_of_map(n: int, d: int) -> int:
+    """How far a map may differ from lengthscales, as far as n rows of d columns can tell: d for all its elements, fewer
+    for so many directions, 0 for no map at all."""
+    if not 1 < d <= _MOST_MAPPED or n < _FEWEST_MAPPED:
+        return 0
+    if d <= _MOST_OF_FULL and n >= _ROWS_OF_ELEMENT * d * d:
+        return d
+    return min(_MOST_DIRECTIONS, d - 1, n // (_ROWS_OF_NUMBER * 2 * d))
 
 
 def promise_of_map(
@@ -108,17 +124,28 @@ def promise_of_map(
 ) -> float:
     """How much l* would fall, for each row, with a linear map: Σ(t² − 1)/2q over the slopes in its elements, from their
     means and standard errors over q rows. That is where one step by the Fisher information leads, less what noise
-    would make of it."""
+    would make of it. Of many columns, over the slopes in the directions that as many other rows call for."""
+    slopes = _slopes_in_map(learner, probes, kernel, params, rng)
+    if (rank := rank_of_map(*learner.shape)) < learner.shape[1]:
+        known, slopes = np.array_split(slopes, 2)
+        left, _, right = np.linalg.svd(known.mean(axis=0))
+        slopes = np.einsum("ik,pij,kj->pk", left[:, :rank], slopes, right[:rank])
+    variance = np.var(slopes, axis=0, ddof=1) / len(slopes)
+    moved = variance > 0  # not the diagonal, nor columns without variance
+    return float(np.sum(np.mean(slopes, axis=0)[moved] ** 2 / variance[moved] - 1) / (2 * _PART * len(slopes)))
+
+
+def _slopes_in_map(
+    learner: Learner, probes: ProbeSource, kernel: Kernel, params: Hyperparameters, rng: np.random.Generator
+) -> Array:
+    """Of l* in the elements (d, d) of a map, each the sum over a few rows."""
     d = learner.shape[1]
     metric = LinearMap(d)
     chosen = probes[rng.choice(len(probes), min(len(probes), _MOST_QUERIES), replace=False)]
     u = metric.start(params)
     around = learner.neighborhoods(chosen, metric(u), min(_NEIGHBORS, learner.shape[0] - 1))
     parts = [np.arange(first, first + _PART) for first in range(0, len(chosen) - _PART + 1, _PART)]
-    slopes = np.array([metric.slope(around, part, kernel, u, 1.0)[0][d + 2 :] for part in parts])
-    variance = np.var(slopes, axis=0, ddof=1) / len(parts)
-    moved = variance > 0  # not the diagonal, nor columns without variance
-    return float(np.sum(np.mean(slopes, axis=0)[moved] ** 2 / variance[moved] - 1) / (2 * _PART * len(parts)))
+    return np.array([metric.slope(around, part, kernel, u, 1.0)[0][d + 2 :].reshape(d, d) for part in parts])
 
 
 class Lengthscales:
@@ -193,15 +220,48 @@ class LinearMap:
         return Hyperparameters(np.ones(self.d), float(kernel_variance), float(noise_variance))
 
     def __call__(self, u: Array) -> Array:
-        return np.exp(-u[: self.d, None]) * (np.eye(self.d) + u[self.d + 2 :].reshape(self.d, self.d))
+        return np.exp(-u[: self.d, None]) * (np.eye(self.d) + self.elements(u[self.d + 2 :]))
 
     def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
         d, x_map, variances = self.d, self(u), np.exp(u[self.d : self.d + 2])
         by_map, by_variances, count, innovation = around.map_gradient(batch, kernel, x_map, variances, _SHARE, typical)
         by_E = np.exp(-u[:d, None]) * by_map
         np.fill_diagonal(by_E, 0.0)
-        slope = np.concatenate([-np.sum(x_map * by_map, axis=1), by_variances * variances, by_E.ravel()])
-        return slope, count, innovation
+        by_own = self.in_own(by_E, u[d + 2 :])
+        return np.concatenate([-np.sum(x_map * by_map, axis=1), by_variances * variances, by_own]), count, innovation
+
+    def elements(self, own: Array) -> Array:
+        """E (d, d), from the parameters that make it."""
+        return own.reshape(self.d, self.d)
+
+    def in_own(self, by_E: Array, own: Array) -> Array:
+        """A slope in E as one in the parameters that make it."""
+        return by_E.ravel()
+
+
+class LowRankMap(LinearMap):
+    """With E = UVᵀ but for its diagonal, where columns are many and E would have too many elements. V (d, r) begins
+    with orthonormal columns, U with zeros."""
+
+    def __init__(self, V: Array):
+        super().__init__(len(V))
+        self.V, self.rank = V, V.shape[1]
+        self.size = self.d + 2 + 2 * V.size
+        self.rate = np.full(self.size, min(_MAP_RATE, _MAP_REACH / np.sqrt(self.d)))
+        self.rate[: self.d + 2] = Lengthscales(self.d).rate
+
+    def start(self, params: Hyperparameters) -> Array:
+        return np.concatenate([Lengthscales(self.d).start(params), np.zeros(self.V.size), self.V.ravel()])
+
+    def elements(self, own: Array) -> Array:
+        U, V = own.reshape(2, self.d, self.rank)
+        E = U @ V.T
+        np.fill_diagonal(E, 0.0)
+        return E
+
+    def in_own(self, by_E: Array, own: Array) -> Array:
+        U, V = own.reshape(2, self.d, self.rank)
+        return np.concatenate([(by_E @ V).ravel(), (by_E.T @ U).ravel()])
 
 
 def _descend(

@@ -20,7 +20,7 @@ from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout
-from gpnn.stages.refinement import predict, promise_of_map, refine, refine_map, start_in
+from gpnn.stages.refinement import predict, promise_of_map, rank_of_map, refine, refine_map, start_in
 from gpnn.stages.whitening import Whitener
 
 _SAMPLE, _SAMPLE_NUMBERS = 40_000, 2_800_000  # rows on which all are compared; fewer, to 10,000, if columns are many
@@ -29,7 +29,6 @@ LARGER_SAMPLES = ((3_200_000, 4), (32_000_000, 2))
 _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
 _FIRST, _MORE = (40, 60), (100,)  # Adam steps by round of the first kernel, and again where that looked well
 _NEXT, _LAST = (50, 50), (100,) * 2  # of other kernels, in its metric; on larger samples
-_MOST_MAPPED, _FEWEST_MAPPED, _ROWS_OF_ELEMENT = 40, 1500, 10  # columns; rows, and for each element of the map
 _PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
 _MAP_PRICE, _SUM_PRICE = 0.01, 0.03  # what they must gain in `_score`: without, a metric is easier to read, and quicker
 SUMS = ("matern32+matern32", "matern32+exponential", "exponential+exponential")
@@ -299,7 +298,7 @@ def choose(
         do([go_on(known, _MORE) for known in good.values()])
         good = _best_of_whitenings(candidates)
         do([in_kernel(known, kernel) for known in good.values() for kernel in others])
-        maps = how.maps and can_map(*sample.rows.shape)
+        maps = how.maps and rank_of_map(*sample.rows.shape) > 0
         sums = how.only_sums or can_sum(*sample.rows.shape)
         for heat in _THOROUGH_HEATS if how.thorough else _HEATS:
             if (maps or not heat.with_map) and (sums or not heat.as_sums):
@@ -309,11 +308,6 @@ def choose(
     else:
         do([begin(whitening, kernel) for whitening in good for kernel in others])
     return candidates
-
-
-def can_map(n: int, d: int) -> bool:
-    """Whether there are rows enough to learn a map (d, d) from, and not too many columns."""
-    return 1 < d <= _MOST_MAPPED and n >= max(_FEWEST_MAPPED, _ROWS_OF_ELEMENT * d * d)
 
 
 def can_sum(n: int, d: int) -> bool:
