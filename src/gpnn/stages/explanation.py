@@ -131,10 +131,10 @@ def _explained(near, far, engine, X, numbered, y_std, means) -> Explanation:
     indices, y, trend = numbered(found.indices), engine.y[found.indices], np.zeros(len(X))
     support = None
     if far is not None:
-        law, claimed, _ = near.law(engine, X)
-        support, outside = far.support(claimed), np.flatnonzero(far.outside(claimed))
+        local = near.law(engine, X)
+        support, outside = far.support(local), np.flatnonzero(far.outside(local.claimed))
         if len(outside):
-            share = far.mixture.weight(far.claims(engine, X[outside], law[outside], claimed[outside]))
+            share = far.mixture.weight(far.claims(engine, X[outside], local.law[outside], local.claimed[outside]))
             weights[outside] *= 1 - share[:, None]
             *more, trend[outside] = _far_weights(far, engine, X[outside], share)
             indices, weights, y = _joined((indices, weights, y), outside, more)
