@@ -30,6 +30,7 @@ from gpnn.regressor.screened import Screened
 from gpnn.regressor.streaming import Streaming
 from gpnn.regressor.targets import SeveralTargets, same_rows, several
 from gpnn.stages.calibration import LocalScale
+from gpnn.stages.drift import factors_to_come
 from gpnn.stages.ensemble import Contender, contenders
 from gpnn.stages.estimation import estimate_from_rows
 from gpnn.stages.far import Far, answer, warn_of_queries_outside
@@ -252,7 +253,11 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
         self._factors, self._recent, self._n_seen, self._ensemble = UNCHANGED, None, n, None
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
-            self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report, noise)
+            for_far, for_factors = rng.spawn(2)
+            self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise)
+            z_squared = metrics.z_squared(self.whitener_.transform_y(y[verdict.rows]), verdict.law)
+            self._factors = factors_to_come(self._near(), self._far, engine, z_squared, holdout.n_parts, for_factors)
+            report["widened"] = self._factors[0]
         if self.ensemble > 1:
             with report.stage("ensemble"):
                 self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)

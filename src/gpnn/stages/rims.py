@@ -82,7 +82,7 @@ def learn_rim(near: Near, engine: Engine, edge: float, outside: float, rng: np.r
     if around < few.n_neighbors + 4 * _SMALLEST:
         return None
     queries, neighbors = _in_balls(engine, few.n_neighbors, around, rng)
-    law, inside = _predicted(few, engine, queries, neighbors, rng)
+    law, inside = predicted(few, engine, queries, neighbors, rng)
     rows = rng.choice(n, min(n, _RANDOM), replace=False)
     random = _left_out(few, engine, rows)
     sane = np.flatnonzero(np.isfinite(inside).all(axis=1))
@@ -105,15 +105,20 @@ def _in_balls(
     sizes = np.exp(rng.uniform(np.log(_SMALLEST), np.log(around - m), len(centres))).astype(int)
     queries = balls[np.arange(len(centres)), (sizes * rng.random(len(centres))).astype(int)].astype(np.int64)
     found = engine.neighbors(index.points(queries), around).indices
-    neighbors = np.full((len(queries), m), -1)
-    for query, (near, ball, size) in enumerate(zip(found, balls, sizes, strict=True)):
-        shown = near[~np.isin(near, ball[:size])]
-        neighbors[query, : len(shown)] = shown[:m]
-    whole = neighbors[:, -1] >= 0
-    return queries[whole], neighbors[whole]
+    numbers = zip(index.order[found], index.order[balls], sizes, strict=True)  # a shard may have rows of another
+    shown = np.stack([~np.isin(near, ball[:size]) for near, ball, size in numbers])
+    whole, neighbors = first_shown(found, shown, m)
+    return queries[whole], neighbors
 
 
-def _predicted(
+def first_shown(found: NDArray, shown: NDArray[np.bool_], m: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which queries see m of their neighbours found (q, k), and the first m that those see."""
+    whole = np.count_nonzero(shown, axis=1) >= m
+    order = np.argsort(~shown[whole], axis=1, kind="stable")[:, :m]
+    return whole, np.take_along_axis(found[whole], order, axis=1).astype(np.int64)
+
+
+def predicted(
     near: Near, engine: Engine, queries: NDArray, neighbors: NDArray, rng: np.random.Generator
 ) -> tuple[Prediction, Array]:
     """Laws of rows from the neighbours chosen for them, and the variances that nested sets of these claim."""
@@ -134,8 +139,7 @@ def _predicted(
 
 def _left_out(near: Near, engine: Engine, rows: NDArray) -> Array:
     """The variances that nested sets claim for rows, predicted from all the others."""
-    own = np.asarray(engine.index.order)[rows]
-    sizes = nested_sizes(near.n_neighbors)
+    own, sizes = engine.index.order[rows], nested_sizes(near.n_neighbors)
     return engine.path(engine.index.points(rows), sizes, near.kernel, near.params, own, 0).variance
 
 

@@ -155,9 +155,8 @@ class CPU:
         n_innovations: int,
         progress: Any = None,
     ) -> LocalSolution:
-        """Laws of several targets Y (n, k), in the order of the index, from one search and one factor: means (q, k) from
-        the nearest sizes[-1] rows, innovations (q, k, n_innovations); variances (q, s) from the nearest sizes[0] < … <
-        sizes[s − 1]."""
+        """Laws of several targets Y (n, k), in the order of the index, from one search and one factor: means (q, k),
+        innovations (q, k, n_innovations), and variances (q, s) from the nearest sizes[0] < … < sizes[s − 1] rows."""
         n_neighbors = int(sizes[-1])
         kept = min(n_neighbors, n_innovations)
         mean, variance = np.empty((len(X_star), Y.shape[1])), np.empty((len(X_star), len(sizes)))
