@@ -144,8 +144,9 @@ def _roughness(innovations: Array, k: int) -> Array:
 
 def factor_for_a_new_part(z_squared: Array, n_parts: int) -> float:
     """What variances are multiplied by so that nine in ten rows of a new part lie in their intervals, given judges of n
-    others: of the n + 1, each is as likely as any other to be the hardest, so more of the judges must lie in theirs."""
-    share = min(_COVERED * (n_parts + 1) / n_parts, _MOST_COVERED)
+    others. One time in n + 1 it is harder than all of them; how many of its rows are missed then is not known: half are
+    taken to be, so more of the judges must lie in theirs."""
+    share = min(_COVERED * (n_parts + 0.5) / n_parts, _MOST_COVERED)
     usual, needed = np.quantile(z_squared, [_COVERED, max(share, _COVERED)])
     return float(needed / max(usual, _LEAST * needed, 1e-300))
 

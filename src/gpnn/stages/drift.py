@@ -57,16 +57,14 @@ def drift(near: Near, far: Far, engine: Engine, rng: np.random.Generator) -> flo
     whole = first_shown(found, apart > _CLOSE * n, m)[0] & first_shown(found, (apart > 0) & as_many, m)[0]
     found, apart, as_many, asked, judges = found[whole], apart[whole], as_many[whole], len(judges), judges[whole]
     without, usual = (first_shown(found, shown, m)[1] for shown in (apart > _CLOSE * n, (apart > 0) & as_many))
-    squares, claims = [], []
-    for neighbors in (without, usual):
-        law, nested = predicted(few, engine, judges, neighbors, rng)
-        squares.append((engine.y[judges] - law.mean) ** 2 / law.variance)
-        claims.append(Answer(law, nested[:, -1], np.zeros(len(judges)), nested))
-    inside = np.isfinite(squares).all(axis=0) & (far.support(claims[0]) >= OUTSIDE)
+    (law, nested), (usual_law, _) = (predicted(few, engine, judges, of, rng) for of in (without, usual))
+    after, before = ((engine.y[judges] - of.mean) ** 2 / of.variance for of in (law, usual_law))
+    support = far.support(Answer(law, nested[:, -1], np.zeros(len(judges)), nested))
+    inside = np.isfinite(after + before) & (support >= OUTSIDE)
     if inside.sum() < max(_FEWEST, _MOST_OF_THEM * asked):
         return 1.0
-    ratios = [_ratio(*squares, judges) for judges in np.array_split(np.flatnonzero(inside), _TENTHS)]
-    ratio, error = _ratio(*squares, inside), float(np.std(ratios, ddof=1)) / np.sqrt(_TENTHS)
+    ratios = [_ratio(after, before, some) for some in np.array_split(np.flatnonzero(inside), _TENTHS)]
+    ratio, error = _ratio(after, before, np.flatnonzero(inside)), float(np.std(ratios, ddof=1)) / np.sqrt(_TENTHS)
     drifts = ratio > np.log(_LEAST) and ratio > _SURE * error
     return float(min(np.exp(0.5 * ratio), _LARGEST)) if drifts else 1.0
 
