@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpnn import Hyperparameters
+from gpnn import Hyperparameters, Prediction
 from gpnn.engines.cpu import CPU
 from gpnn.kernels import KERNELS
 from gpnn.stages.drift import drift, factors_to_come
@@ -56,8 +56,10 @@ def test_not_if_most_rows_have_their_like_nowhere_else(rng):
 
 def test_what_is_known_of_queries_decides():
     said = SimpleNamespace(mixture=SimpleNamespace(edge=-np.inf))
-    nobody = np.zeros(0)
-    assert factors_to_come(None, None, None, nobody, None, None) == UNCHANGED
-    assert factors_to_come(None, said, None, nobody, None, None) == UNCHANGED
-    inside, outside = factors_to_come(None, None, None, np.random.default_rng(0).chisquare(1, 9999), 20, None)
+    rng = np.random.default_rng(0)
+    law = Prediction(np.zeros(9999), np.ones(9999))
+    for far in (None, said):
+        assert factors_to_come(None, far, None, np.zeros(0), law[:0], None, rng) == UNCHANGED
+    assert factors_to_come(None, None, None, np.zeros(0), law[:0], 20, rng) == UNCHANGED
+    inside, outside = factors_to_come(None, None, None, rng.normal(size=9999), law, 20, rng)
     assert inside == outside > 1

@@ -116,7 +116,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function
     fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall,
-        the most bytes held; "suspicious": the rows farthest off, and whether they were left out
+        the most bytes held; "suspicious": the rows farthest off, and whether they were left out; "widened": what
+        variances are multiplied by since queries may be of parts of the table, or of times, that no judge is of
     """
 
     _auto = ("kernel", "n_neighbors", "whitening", "calibration_size", "target_scale")
@@ -255,8 +256,8 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
             queries = None if queries is None else queries.of(kept)
             for_far, for_factors = rng.spawn(2)
             self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise)
-            z_squared = metrics.z_squared(self.whitener_.transform_y(y[verdict.rows]), verdict.law)
-            self._factors = factors_to_come(self._near(), self._far, engine, z_squared, holdout.n_parts, for_factors)
+            outcome, near, n_parts = self.whitener_.transform_y(y[verdict.rows]), self._near(), holdout.n_parts
+            self._factors = factors_to_come(near, self._far, engine, outcome, verdict.law, n_parts, for_factors)
             report["widened"] = self._factors[0]
         if self.ensemble > 1:
             with report.stage("ensemble"):
@@ -268,7 +269,6 @@ class GPnnRegressor(Scaling, Screened, Explaining, Living, SeveralTargets, Known
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report, noise)
         suspects.number_rows_of(self, kept)
         if len(verdict.rows):
-            outcome = self.whitener_.transform_y(y[verdict.rows])
             report["judged"] = score(metrics.rmse(outcome, verdict.law), metrics.nll(outcome, verdict.law))
         return self._in_units_of_y(X[verdict.rows], verdict.law)
 

@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gpnn.common.types import Array
+from gpnn.common import metrics
+from gpnn.common.types import Array, Prediction
 from gpnn.engines import Engine
 from gpnn.stages.calibration import factor_for_a_new_part
 from gpnn.stages.far import OUTSIDE, Far
@@ -32,12 +33,18 @@ _TENTHS, _SURE = 10, 3.0  # of the judges, whose scatter says what is chance; st
 
 
 def factors_to_come(
-    near: Near, far: Far | None, engine: Engine, z_squared: Array, n_parts: int | None, rng: np.random.Generator
+    near: Near,
+    far: Far | None,
+    engine: Engine,
+    y: Array,
+    law: Prediction,
+    n_parts: int | None,
+    rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """Of variances inside the support and outside. z_squared: of judges; n_parts: that they are of, if queries will be
-    of others."""
-    if n_parts is not None and len(z_squared):
-        return (factor_for_a_new_part(z_squared, n_parts),) * 2
+    """Of variances inside the support and outside. y, law: of judges; n_parts: that they are of, if queries will be of
+    others."""
+    if n_parts is not None and len(y):
+        return (factor_for_a_new_part(metrics.z_squared(y, law), n_parts),) * 2
     if far is None or far.mixture.edge == -np.inf:
         return UNCHANGED
     return drift(near, far, engine, rng), 1.0
