@@ -91,6 +91,7 @@ def test_the_odds_are_those_of_a_logistic_regression(rng):
     theirs = LogisticRegression(C=1.0, tol=1e-8, max_iter=10_000).fit(standard, kinds, sample_weight=counts)
     np.testing.assert_allclose(rim.weights, theirs.coef_[0], atol=0.02)
     odds = rim(random)
+    np.testing.assert_allclose(odds, (standard @ rim.weights)[:300], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose([np.mean(odds > edge) for edge in rim.edges], [0.1, 0.05], atol=0.005)
     np.testing.assert_allclose(rim.support(odds), [np.mean(odds >= one) for one in odds], atol=0.01)
 

@@ -48,9 +48,17 @@ class Rim:
     def __call__(self, nested: Array) -> Array:
         """The logarithm of the odds, but for a constant, given the variances (q, k) that are claimed from nested sets
         of the nearest rows."""
-        nested = nested[:, : self.limits.shape[1]]
-        standard = (_products(np.clip(_terms(nested), *self.limits)) - self.moments[0]) / self.moments[1]
-        return (standard * self.weights).sum(axis=-1)  # row by row: not as a product of matrices
+        low, high = self.limits
+        terms = [np.clip(*of) for of in zip(_terms(nested[:, : len(low)]).T.copy(), low, high, strict=True)]
+        slopes = self.weights / self.moments[1]
+        odds, product = np.full(len(nested), -float(np.sum(slopes * self.moments[0]))), len(terms)
+        for first, term in enumerate(terms):  # column by column: as a product of matrices, digits depend on the rows
+            slope = np.full(len(nested), slopes[first])
+            for other in terms[first:]:
+                slope += slopes[product] * other
+                product += 1
+            odds += slope * term
+        return odds
 
     def support(self, odds: Array) -> Array:
         """The share of random rows that look as much like it, or more."""
@@ -160,7 +168,7 @@ def _told_apart(random: Array, inside: Array, outside: float) -> Rim:
         return value, np.append(slope.sum(), slope @ standard + weights / len(sign))
 
     weights = minimize(loss, np.zeros(1 + standard.shape[1]), jac=True, method="L-BFGS-B").x[1:]
-    odds = (standard[: len(random)] * weights).sum(axis=-1)
+    odds = standard[: len(random)] @ weights
     low, high = np.quantile(odds, [1 - outside, 1 - 0.5 * outside])
     return Rim(limits, moments, weights, np.quantile(odds, LEVELS), np.array([low, max(high, low + 1e-9)]), 1.0)
 
