@@ -22,12 +22,11 @@ def test_as_if_each_were_alone(kernel, params, m, k, known, rng):
     engine = CPU(1).build(X.copy(), Y[:, 0], "kdtree", m, np.arange(10), 0, noise=noise)
     ordered = Y[engine.index.order]
     queries = rng.normal(size=(20, 3)).astype(np.float32)
-    found = engine.targets(queries, m, KERNELS[kernel], params, ordered, 4)
+    sizes = np.array([2, m])
+    found = engine.targets(queries, sizes, KERNELS[kernel], params, ordered, 4)
     for t in range(k):
-        alone = engine.hold(engine.index, ordered[:, t], engine.noise).path(
-            queries, np.array([m]), KERNELS[kernel], params
-        )
-        sd = np.sqrt(alone.variance[:, 0])
-        np.testing.assert_allclose(found.mean[:, t] / sd, alone.mean[:, 0] / sd, atol=2e-3)
-        np.testing.assert_allclose(found.variance[:, 0], alone.variance[:, 0], rtol=2e-3)
+        alone = engine.hold(engine.index, ordered[:, t], engine.noise).path(queries, sizes, KERNELS[kernel], params)
+        sd = np.sqrt(alone.variance[:, 1])
+        np.testing.assert_allclose(found.mean[:, t] / sd, alone.mean[:, 1] / sd, atol=2e-3)
+        np.testing.assert_allclose(found.variance, alone.variance, rtol=2e-3)
         np.testing.assert_allclose(found.innovations[:, t], alone.innovations[:, :4], rtol=0.02, atol=0.02)

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from gpnn import Prediction, metrics
 from gpnn.calibration import calibrate, variance_factor
 from gpnn.errors import InvalidInputError
+from gpnn.stages.calibration import factor_for_a_new_part
 
 
 @pytest.fixture
@@ -29,3 +31,26 @@ def test_refuses_what_cannot_calibrate():
         variance_factor(np.zeros(0), Prediction(np.zeros(0), np.zeros(0)))
     with pytest.raises(InvalidInputError, match="exactly"):
         variance_factor(np.zeros(3), Prediction(np.zeros(3), np.ones(3)))
+
+
+def test_a_new_part_asks_for_more_the_fewer_parts_are_known(rng):
+    """Of Gaussian errors, the share that must be covered is 0.9 (n + ½)/n."""
+    z_squared = rng.chisquare(1, 400_000)
+    for n in (5, 20, 1000):
+        expected = chi2.ppf(0.9 * (n + 0.5) / n, 1) / chi2.ppf(0.9, 1)
+        assert factor_for_a_new_part(z_squared, n) == pytest.approx(expected, rel=0.02)
+    assert 1 < factor_for_a_new_part(z_squared, 1) < 10
+
+
+def test_intervals_of_parts_that_differ_hold_in_a_new_one(rng):
+    """Pooled judges are too sure: the hardest of n + 1 parts is the new one as often as any other."""
+    before, after = [], []
+    for _ in range(400):
+        scale = np.exp(1.5 * rng.normal(size=11))
+        z_squared = scale[:, None] * rng.chisquare(1, (11, 100))
+        judges, new = z_squared[:10].ravel(), z_squared[10]
+        end = np.quantile(judges, 0.9)
+        before.append(np.mean(new <= end))
+        after.append(np.mean(new <= factor_for_a_new_part(judges, 10) * end))
+    assert np.mean(before) < 0.89
+    assert abs(np.mean(after) - 0.9) < abs(np.mean(before) - 0.9)

@@ -42,6 +42,7 @@ from gpnn.stages.living import Recent
 from gpnn.stages.mean import Constant, Linear
 from gpnn.stages.mixing import Mixture
 from gpnn.stages.recalibration import UNCHANGED
+from gpnn.stages.rims import Rim
 from gpnn.stages.shapes import Shape
 from gpnn.stages.trees import Forest, Trees
 from gpnn.stages.validation import check_settings
@@ -52,7 +53,7 @@ _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
-        Mixture, Trend, Noise, Recent, TargetScale, Broad, Ensemble, Companion, Weighing,
+        Mixture, Rim, Trend, Noise, Recent, TargetScale, Broad, Ensemble, Companion, Weighing,
         Trees, Forest,
     )
 }  # fmt: skip
@@ -489,6 +490,15 @@ def _check_far(far: Far, d: int) -> None:
     terms = mixture.near, mixture.members, mixture.lowest, mixture.common
     if [part.shape for part in terms] != [(3,), (2,), (2,), (2,)] or far.claimed.shape != LEVELS.shape:
         raise ValueError("curves of another length")
+    if far.rim is not None:
+        _check_rim(far.rim)
+
+
+def _check_rim(rim: Rim) -> None:
+    k = rim.limits.shape[-1]
+    shapes = (2, k), (2, k * (k + 3) // 2), (k * (k + 3) // 2,), LEVELS.shape, (2,)
+    if tuple(part.shape for part in (rim.limits, rim.moments, rim.weights, rim.random, rim.edges)) != shapes:
+        raise ValueError("parts of a rim that do not fit")
 
 
 def _check_ensemble(ensemble: Ensemble, d: int) -> None:

@@ -31,6 +31,7 @@ from gpnn.regressor.streaming import Streaming
 from gpnn.regressor.targets import SeveralTargets, same_rows, several
 from gpnn.regressor.trees import BesideTrees
 from gpnn.stages.calibration import LocalScale
+from gpnn.stages.drift import factors_to_come
 from gpnn.stages.ensemble import Contender, contenders
 from gpnn.stages.estimation import estimate_from_rows
 from gpnn.stages.far import Far, answer, warn_of_queries_outside
@@ -120,7 +121,8 @@ class GPnnRegressor(
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function
     fit_report_ : seconds of each stage, sizes, candidates tried, the m-curve, the index and its measured recall,
-        the most bytes held; "suspicious": the rows farthest off, and whether they were left out
+        the most bytes held; "suspicious": the rows farthest off, and whether they were left out; "widened": what
+        variances are multiplied by since queries may be of parts of the table, or of times, that no judge is of
     """
 
     _auto = ("kernel", "n_neighbors", "whitening", "calibration_size", "target_scale")
@@ -259,7 +261,11 @@ class GPnnRegressor(
         self._factors, self._recent, self._n_seen, self._ensemble = UNCHANGED, None, n, None
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
-            self._far = self._learn_far(X, y, verdict, queries, engine, rng.spawn(1)[0], report, noise)
+            for_far, for_factors = rng.spawn(2)
+            self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise)
+            outcome, near, n_parts = self.whitener_.transform_y(y[verdict.rows]), self._near(), holdout.n_parts
+            self._factors = factors_to_come(near, self._far, engine, outcome, verdict.law, n_parts, for_factors)
+            report["widened"] = self._factors[0]
         if self.ensemble > 1:
             with report.stage("ensemble"):
                 verdict = self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
@@ -272,7 +278,6 @@ class GPnnRegressor(
                 engine = self._build_index(X, y, np.zeros(0, np.int64), engine, rng, report, noise)
         suspects.number_rows_of(self, kept)
         if len(verdict.rows):
-            outcome = self.whitener_.transform_y(y[verdict.rows])
             report["judged"] = score(metrics.rmse(outcome, verdict.law), metrics.nll(outcome, verdict.law))
         return self._in_units_of_y(X[verdict.rows], verdict.law)
 

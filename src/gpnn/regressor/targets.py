@@ -14,7 +14,7 @@ from gpnn.common.scales import ScaleColumns
 from gpnn.common.types import Array, Prediction
 from gpnn.engines import Engine, LocalSolution
 from gpnn.engines.parallel import blocks
-from gpnn.stages.near import Near
+from gpnn.stages.near import Answer, Near, nested_sizes
 from gpnn.stages.noise import Weightless, check_new_noise, moments
 from gpnn.stages.validation import check_new_rows
 
@@ -209,7 +209,8 @@ def _group_laws(models: list, X: Array, told: list[Array | None]) -> list[Predic
     near, Y = leader._near(), np.stack([model._y for model in together], axis=1)
     kept = max(0 if model._scale is None else model._scale.n_neighbors for model in together)
     X_star = engine.whiten(near.whitener, leader._used(X))
-    found = engine.targets(X_star, near.n_neighbors, near.kernel, near.params, Y, kept, leader._bar("predict"))
+    sizes = nested_sizes(near.n_neighbors)
+    found = engine.targets(X_star, sizes, near.kernel, near.params, Y, kept, leader._bar("predict"))
     laws = {id(model): _Solved.of(model, leader, found, k) for k, model in enumerate(together)}
     return [
         model._law(X, engine if id(model) in laws else model._holding_engine(), known, laws.get(id(model)))[0]
@@ -233,6 +234,7 @@ class _Solved:
     claimed: Prediction
     innovations: Array
     jitter: Array
+    nested: Array
     done: int = 0
 
     @classmethod
@@ -240,12 +242,14 @@ class _Solved:
         factor = model.alpha_ / leader.alpha_  # the systems are the leader's
         near = model._near()
         unbiasing = near.params.unbiasing(near.n_neighbors) if near.unbiased else 1.0
-        claimed = Prediction(found.mean[:, k] * unbiasing, factor * found.variance[:, 0])
-        return cls(near, claimed, found.innovations[:, k] / factor, found.jitter)
+        nested = factor * found.variance
+        claimed = Prediction(found.mean[:, k] * unbiasing, nested[:, -1])
+        return cls(near, claimed, found.innovations[:, k] / factor, found.jitter, nested)
 
-    def law(self, engine: Engine, X: Array, progress: Any = None) -> tuple[Prediction, Array, Array]:
+    def law(self, engine: Engine, X: Array, progress: Any = None) -> Answer:
         part = slice(self.done, self.done + len(X))
         self.done = part.stop
         claimed = self.claimed[part]
         innovations = self.innovations[part, : 0 if self.near.scale is None else self.near.scale.n_neighbors]
-        return self.near.calibrated(claimed, innovations), claimed.variance, self.jitter[part]
+        law = self.near.calibrated(claimed, innovations)
+        return Answer(law, claimed.variance, self.jitter[part], self.nested[part])

@@ -10,7 +10,15 @@ from gpnn.common import metrics
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.types import Array, Prediction
 
-__all__ = ["Calibration", "LocalScale", "calibrate", "fit_calibration", "interval", "variance_factor"]
+__all__ = [
+    "Calibration",
+    "LocalScale",
+    "calibrate",
+    "factor_for_a_new_part",
+    "fit_calibration",
+    "interval",
+    "variance_factor",
+]
 
 _NEIGHBORS = (8, 16, 24, 32, 48, 64, 100, 200)  # k from which α(x) may be made, and all of them
 _SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of the global α in it
@@ -19,6 +27,7 @@ _SURPRISED = 0.01
 """One row in a hundred is taken to err like any other, however sure its neighbours are: held-out rows may have been
 lucky, and a variance that is far too small costs more than one that is somewhat too large."""
 _WORTH_IT = 0.005  # nats; less is noise
+_COVERED, _MOST_COVERED = 0.9, 0.99
 _STEPS, _LEAST, _BEGUN = 12, 1e-6, 100  # of α beside noise that is known; rows that it begins with
 
 
@@ -131,6 +140,15 @@ def factor_beside(squared_errors: Array, variance: Array, known: Array) -> float
 
 def _roughness(innovations: Array, k: int) -> Array:
     return innovations[:, 1:k].mean(axis=1)
+
+
+def factor_for_a_new_part(z_squared: Array, n_parts: int) -> float:
+    """What variances are multiplied by so that nine in ten rows of a new part lie in their intervals, given judges of n
+    others. One time in n + 1 it is harder than all of them; how many of its rows are missed then is not known: half are
+    taken to be, so more of the judges must lie in theirs."""
+    share = min(_COVERED * (n_parts + 0.5) / n_parts, _MOST_COVERED)
+    usual, needed = np.quantile(z_squared, [_COVERED, max(share, _COVERED)])
+    return float(needed / max(usual, _LEAST * needed, 1e-300))
 
 
 def interval(z_squared: Array) -> tuple[float, float]:

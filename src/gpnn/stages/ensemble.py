@@ -19,7 +19,7 @@ from gpnn.engines.index import NeighborIndex
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.far import Far
 from gpnn.stages.judges import Verdict
-from gpnn.stages.near import Near
+from gpnn.stages.near import Answer, Near
 from gpnn.stages.selection import Candidate, best_of_kinds
 from gpnn.stages.weighing import Weighing
 from gpnn.stages.whitening import Whitener, in_metric_of
@@ -65,7 +65,7 @@ class Companion:
     y: Array
     noise: Noise | None = None
 
-    def law(self, engine: Engine, X: Array) -> tuple[Prediction, Array, Array]:
+    def law(self, engine: Engine, X: Array) -> Answer:
         kernel = get_kernel_or_sum(self.kernel)
         fitted = self.whitener, kernel, self.params, self.n_neighbors, self.floor, self.scale, self.unbiased
         return Near(*fitted).law(engine.hold(self.index, self.y, self.noise), X)
@@ -97,15 +97,16 @@ class Together(Near):
     ensemble: Ensemble = field(default_factory=lambda: Ensemble([], Weighing(np.ones(1))))
     far: Far | None = None
 
-    def law(self, engine: Engine, X: Array, progress: Any = None) -> tuple[Prediction, Array, Array]:
-        law, claimed, jitter = super().law(engine, X, progress)
-        alone = np.zeros(len(X)) if self.far is None else self.far.mixture.ramp(claimed)
+    def law(self, engine: Engine, X: Array, progress: Any = None) -> Answer:
+        winner = super().law(engine, X, progress)
+        law = winner.law
+        alone = np.zeros(len(X)) if self.far is None else self.far.mixture.ramp(winner.claimed)
         asked = np.flatnonzero(alone < 1)
         found = [one.law(engine, X[asked]) for one in self.ensemble.companions]
-        together, share = self.ensemble.weighing([law[asked], *(of[0] for of in found)]), alone[asked]
-        mean, variance, jitter = law.mean.copy(), law.variance.copy(), jitter.copy()
+        together, share = self.ensemble.weighing([law[asked], *(of.law for of in found)]), alone[asked]
+        mean, variance, jitter = law.mean.copy(), law.variance.copy(), winner.jitter.copy()
         mean[asked] = share * mean[asked] + (1 - share) * together.mean
         variance[asked] = variance[asked] ** share * together.variance ** (1 - share)
         for of in found:
-            jitter[asked] = np.maximum(jitter[asked], of[2])
-        return Prediction(mean, variance), claimed, jitter
+            jitter[asked] = np.maximum(jitter[asked], of.jitter)
+        return winner._replace(law=Prediction(mean, variance), jitter=jitter)

@@ -139,15 +139,15 @@ def _explained(near, far, trees, engine, X, numbered, y_std, means) -> Explanati
     indices, y, trend = numbered(found.indices), engine.y[found.indices], np.zeros(len(X))
     support = None
     if far is not None or trees is not None:
-        law, claimed, _ = near.law(engine, X)
+        local = near.law(engine, X)
     if trees is not None:
-        alone = 0.0 if far is None else far.mixture.ramp(claimed)
-        law, share = trees.beside(law, X, alone), trees.weight * (1 - alone)
+        alone = 0.0 if far is None else far.mixture.ramp(local.claimed)
+        local, share = local._replace(law=trees.beside(local.law, X, alone)), trees.weight * (1 - alone)
         weights, trend = weights * np.reshape(1 - share, (-1, 1)), share * trees.forest(X)
     if far is not None:
-        support, outside = far.support(claimed), np.flatnonzero(far.outside(claimed))
+        support, outside = far.support(local), np.flatnonzero(far.outside(local.claimed))
         if len(outside):
-            share = far.mixture.weight(far.claims(engine, X[outside], law[outside], claimed[outside]))
+            share = far.mixture.weight(far.claims(engine, X[outside], local.law[outside], local.claimed[outside]))
             weights[outside] *= 1 - share[:, None]
             *more, of_members = _far_weights(far, engine, X[outside], share)
             trend[outside] = (1 - share) * trend[outside] + of_members

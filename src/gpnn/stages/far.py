@@ -7,7 +7,7 @@ mixed with theirs (`stages.mixing`). Random queries pay nothing for it.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from gpnn.engines.index import NeighborIndex
 from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, one_blas_thread, progress_bar
 from gpnn.stages.mixing import Claims, Mixture
-from gpnn.stages.near import Near
+from gpnn.stages.near import Answer, Near
+from gpnn.stages.rims import LEVELS, Rim
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.trees import Trees
 from gpnn.stages.whitening import Whitener
@@ -30,7 +31,6 @@ _ANSWERED = 32_768  # queries whose laws are made at a time: their innovations a
 _MANY, _FEW = 0.1, 10  # queries outside the support, of which users are told: a share, and more than a handful
 OUTSIDE = 0.01
 """A query is outside the support where fewer random rows than this claim as much variance."""
-LEVELS = np.linspace(0, 1, 401)
 
 
 @dataclass(frozen=True)
@@ -95,18 +95,37 @@ class Far:
     """Quantiles, at LEVELS, of the variance that the local process claims for random rows."""
     rows: NDArray[np.integer]
     """That the members predict from, numbered as in `fit`."""
+    rim: Rim | None = None
+    """Where rows are near, but on one side only."""
 
-    def support(self, claimed: Array) -> Array:
-        """The share of random rows for which the local process claims as much variance, or more."""
-        return 1 - np.interp(claimed, self.claimed, LEVELS, right=1.0)
+    def support(self, near: Answer) -> Array:
+        """The share of random rows for which the local process claims as much variance, or more; or that look as much
+        like the rim of a gap, if those are fewer."""
+        support = 1 - np.interp(near.claimed, self.claimed, LEVELS, right=1.0)
+        return support if self.rim is None else np.minimum(support, self.rim.support(self.rim(near.nested)))
 
     def outside(self, claimed: Array) -> NDArray[np.bool_]:
         """Of queries for which the local process claims that variance: whether the members are to be asked."""
         return np.log(claimed) > self.mixture.edge
 
-    def law(self, engine: Engine, X: Array, near: Prediction, claimed: Array) -> Prediction:
-        """Of rows X (q, d) outside, given what the local process says of them, in whitened units of y."""
-        return self.mixture(self.claims(engine, X, near, claimed))
+    def answer(self, engine: Engine, X: Array, near: Answer) -> Prediction:
+        """The laws of rows X (q, d), given what the local process says of them, in whitened units of y."""
+        mean, variance = near.law.mean.copy(), near.law.variance.copy()
+        outside = np.flatnonzero(self.outside(near.claimed))
+        if len(outside):
+            mixed = self.mixture(self.claims(engine, X[outside], near.law[outside], near.claimed[outside]))
+            mean[outside], variance[outside] = mixed.mean, mixed.variance
+        law = replace(near.law, mean=mean, variance=variance)
+        return law if self.rim is None else self._widened_at_rims(law, near)
+
+    def _widened_at_rims(self, law: Prediction, near: Answer) -> Prediction:
+        """As far as it is the local process that answers."""
+        assert self.rim is not None
+        widening = self.rim.widening(self.rim(near.nested)) ** (1 - self.mixture.ramp(near.claimed))
+        at = np.flatnonzero(widening > 1)
+        variance = law.variance.copy()
+        variance[at] = law[at].with_own(widening[at] * law[at].own).variance
+        return replace(law, variance=variance)
 
     def claims(self, engine: Engine, X: Array, near: Prediction, claimed: Array) -> Claims:
         Z = self.whitener.transform(X)
@@ -122,9 +141,10 @@ def warn_of_queries_outside(support: Array | None) -> None:
     if support is not None and outside > max(_FEW, _MANY * len(support)):
         warnings.warn(
             f"{outside:,} of {len(support):,} rows lie outside the support: farther from the training rows than 99 of "
-            "100 of these do from each other. They were answered by a model learned for gaps, and less is known of "
-            "them (`predict_distribution(X).support` says which). If rows to come are of new groups or later times, "
-            "say so: fit(X, y, groups=…) or fit(X, y, times=…); with some of their outcomes, recalibrate(X, y).",
+            "100 of these do from each other, or where these end. They were answered by a model learned for gaps, or "
+            "with wider intervals, and less is known of them (`predict_distribution(X).support` says which). If rows "
+            "to come are of new groups or later times, say so: fit(X, y, groups=…) or fit(X, y, times=…); with some of "
+            "their outcomes, recalibrate(X, y).",
             GPnnWarning,
             stacklevel=4,
         )
@@ -156,17 +176,13 @@ def answer(
     jitter = 0.0
     with progress_bar(len(X), progress) as bar, one_blas_thread():
         for part in blocks(len(X), _ANSWERED):
-            law, claimed, jitters = near.law(engine, X[part], bar)
+            found = near.law(engine, X[part], bar)
+            law, jitter = found.law, max(jitter, float(found.jitter.max(initial=0.0)))
             if trees is not None:  # who learned from random rows, and for them
-                law = trees.beside(law, X[part], 0.0 if far is None else far.mixture.ramp(claimed))
+                law = trees.beside(law, X[part], 0.0 if far is None else far.mixture.ramp(found.claimed))
             law = law.with_noise(None if known is None else known[part])
-            mean[part], variance[part], jitter = law.mean, law.variance, max(jitter, float(jitters.max(initial=0.0)))
-            if far is None:
-                continue
-            support[part] = far.support(claimed)
-            outside = np.flatnonzero(far.outside(claimed))
-            if len(outside):
-                at = part.start + outside
-                mixed = far.law(engine, X[at], law[outside], claimed[outside])
-                mean[at], variance[at] = mixed.mean, mixed.variance
+            if far is not None:
+                support[part] = far.support(found)
+                law = far.answer(engine, X[part], found._replace(law=law))
+            mean[part], variance[part] = law.mean, law.variance
     return Prediction(mean, variance, support=None if far is None else support, known=known), jitter

@@ -26,6 +26,7 @@ from gpnn.stages.judges import Verdict
 from gpnn.stages.mixing import Claims, fit_mixture
 from gpnn.stages.near import Near
 from gpnn.stages.refinement import refine
+from gpnn.stages.rims import learn_rim
 from gpnn.stages.selection import score
 from gpnn.stages.whitening import Whitener
 
@@ -87,7 +88,8 @@ def learn_far(
     mixture = fit_mixture(edge, np.concatenate([one.y for one in judged]), _joined(judged), part, common)
     trend = sample.trend(np.arange(n_learned), with_trend)
     members = [sample.member(one, trend, int(rng.integers(2**31))) for one in judged]
-    return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS), rows[:n_learned])
+    rim = None if hiding.everywhere else learn_rim(near, engine, edge, OUTSIDE, rng)
+    return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS), rows[:n_learned], rim)
 
 
 def _claimed(X: Array, near: Near, verdict: Verdict, engine: Engine) -> Array:

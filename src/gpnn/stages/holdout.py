@@ -33,6 +33,8 @@ class Holdout:
     judge: Rows
     hidden: Rows
     """Sorted; rows that no prediction on `learn` or `judge` may use. A row never predicts itself, hidden or not."""
+    n_parts: int | None = None
+    """How many parts of the table the judges are of, if queries will be of other parts."""
 
 
 def hold_out(
@@ -97,7 +99,7 @@ def patches(
         taken[fresh] = True
         parts[number % 2].append(fresh)
     learn, judge = (rng.permutation(np.concatenate([*part, _none()])) for part in parts)
-    return Holdout(learn, judge, hidden=np.flatnonzero(taken))
+    return Holdout(learn, judge, np.flatnonzero(taken), n_parts=len(parts[1]))
 
 
 def from_splitter(splitter, X: Array, y: Array, rng: np.random.Generator) -> Holdout:

@@ -20,7 +20,7 @@ from gpnn.common.provenance import free_memory
 from gpnn.common.types import Array, Prediction
 from gpnn.engines import Engine, JointErrors
 from gpnn.stages.far import OUTSIDE
-from gpnn.stages.near import Near
+from gpnn.stages.near import Answer, Near
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.togetherness import Togetherness
 
@@ -39,9 +39,9 @@ class Listening(Near):
 
     claimed: list = field(default_factory=list)
 
-    def law(self, engine: Engine, X: Array, progress: Any = None) -> tuple[Prediction, Array, Array]:
+    def law(self, engine: Engine, X: Array, progress: Any = None) -> Answer:
         found = super().law(engine, X, progress)
-        self.claimed.append(found[1])
+        self.claimed.append(found.claimed)
         return found
 
     @property

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.whitening import Whitener
+
+_NESTED = np.array([1, 2, 4, 8, 16, 64])
+
+
+def nested_sizes(n_neighbors: int) -> NDArray[np.int64]:
+    """Of sets of the nearest rows, from the nearest alone to all."""
+    return np.append(_NESTED[n_neighbors > _NESTED], n_neighbors)
+
+
+class Answer(NamedTuple):
+    """Of the local process to some queries, in whitened units of y."""
+
+    law: Prediction
+    claimed: Array
+    """The variances before scale and floor."""
+    jitter: Array
+    nested: Array
+    """(q, k): the variances that it would claim from `nested_sizes` of the nearest rows."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +45,14 @@ class Near:
     scale: LocalScale | None = None
     unbiased: bool = False
 
-    def law(self, engine: Engine, X: Array, progress: Any = None) -> tuple[Prediction, Array, Array]:
-        """Of rows X (q, d), in whitened units of y; the variances that it claims before scale and floor; jitters."""
-        X_star, size = engine.whiten(self.whitener, X), np.array([self.n_neighbors])
+    def law(self, engine: Engine, X: Array, progress: Any = None) -> Answer:
+        """Of rows X (q, d)."""
+        X_star, sizes = engine.whiten(self.whitener, X), nested_sizes(self.n_neighbors)
         n_innovations = 0 if self.scale is None else self.scale.n_neighbors
-        found = engine.path(X_star, size, self.kernel, self.params, None, n_innovations, progress)
-        mean = found.mean[:, 0] * (self.params.unbiasing(self.n_neighbors) if self.unbiased else 1.0)
-        claimed = Prediction(mean, found.variance[:, 0])
-        return self.calibrated(claimed, found.innovations), claimed.variance, found.jitter
+        found = engine.path(X_star, sizes, self.kernel, self.params, None, n_innovations, progress)
+        mean = found.mean[:, -1] * (self.params.unbiasing(self.n_neighbors) if self.unbiased else 1.0)
+        claimed = Prediction(mean, found.variance[:, -1])
+        return Answer(self.calibrated(claimed, found.innovations), claimed.variance, found.jitter, found.variance)
 
     def calibrated(self, claimed: Prediction, innovations: Array) -> Prediction:
         scale = 1.0 if self.scale is None else self.scale(innovations)

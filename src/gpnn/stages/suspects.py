@@ -66,8 +66,9 @@ class Suspects:
         kept = np.setdiff1d(np.arange(n), self.rows, assume_unique=True)
         place = np.full(n, -1)
         place[kept] = np.arange(len(kept))
-        parts = (place[rows] for rows in (holdout.learn, holdout.judge, holdout.hidden))
-        return X[kept], y[kept], Holdout(*(part[part >= 0] for part in parts)), kept
+        learn, judge, hidden = (place[rows] for rows in (holdout.learn, holdout.judge, holdout.hidden))
+        left = Holdout(learn[learn >= 0], judge[judge >= 0], hidden[hidden >= 0], holdout.n_parts)
+        return X[kept], y[kept], left, kept
 
     def number_rows_of(self, model, kept: Rows) -> None:
         """A model fitted to the `kept` rows speaks of them by their numbers in the user's table from now on."""

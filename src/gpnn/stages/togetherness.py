@@ -79,7 +79,7 @@ def learn_togetherness(near: Near, engine: Engine, make: Callable[[], Engine], r
         rows = small.whiten(here.whitener, index.points(rest))
         small = small.build(rows, engine.y[rest], "auto", m, np.arange(min(len(rest), 500)), seed=0)
         X, y = index.points(hidden).astype(float), engine.y[hidden]
-        law, claimed, _ = here.law(small, X)
+        law, claimed, *_ = here.law(small, X)
         found += _outcomes(here, small, X, y - law.mean, rescale * law.variance, claimed, block)
     return _fitted(np.array(found)) if found else Togetherness(np.zeros(1), np.ones(1))
 

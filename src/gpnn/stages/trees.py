@@ -60,9 +60,9 @@ class Forest:
         nodes, first = np.concatenate(trees), np.repeat(roots, sizes)
         order = np.lexsort((np.arange(len(nodes)), nodes["depth"], first))  # they come branch by branch
         place = np.argsort(order)
-        left, nodes = place[nodes["left"] + first][order], nodes[order]
+        children, nodes = place[nodes["left"] + first][order], nodes[order]
         leaf = nodes["is_leaf"].astype(bool)
-        column, left = (np.where(leaf, -1, of).astype(np.int32) for of in (nodes["feature_idx"], left))
+        column, left = (np.where(leaf, -1, of).astype(np.int32) for of in (nodes["feature_idx"], children))
         value = np.where(leaf, nodes["value"], nodes["num_threshold"])
         return cls(float(np.ravel(model._baseline_prediction)[0]), roots, column, value, left)
 

@@ -148,7 +148,7 @@ class CPU:
     def targets(
         self,
         X_star: NDArray[np.float32],
-        n_neighbors: int,
+        sizes: NDArray[np.integer],
         kernel: Kernel,
         params: Hyperparameters,
         Y: Array,
@@ -156,16 +156,17 @@ class CPU:
         progress: Any = None,
     ) -> LocalSolution:
         """Laws of several targets Y (n, k), in the order of the index, from one search and one factor: means (q, k),
-        variances (q, 1), innovations (q, k, n_innovations)."""
+        innovations (q, k, n_innovations), and variances (q, s) from the nearest sizes[0] < … < sizes[s − 1] rows."""
+        n_neighbors = int(sizes[-1])
         kept = min(n_neighbors, n_innovations)
-        mean, variance = np.empty((len(X_star), Y.shape[1])), np.empty((len(X_star), 1))
+        mean, variance = np.empty((len(X_star), Y.shape[1])), np.empty((len(X_star), len(sizes)))
         jitter, innovations = np.empty(len(X_star)), np.empty((len(X_star), Y.shape[1], kept))
 
         def predict(part: slice) -> None:
             found = self.index.query(X_star[part], n_neighbors).indices
             noise = None if self.noise is None else self.noise[found].variance(params)
             points = self.index.points(found)
-            solution = solve_targets(X_star[part], points, found, Y, kernel, params, kept, noise)
+            solution = solve_targets(X_star[part], points, found, Y, kernel, params, sizes, kept, noise)
             mean[part], variance[part], jitter[part], innovations[part] = solution
 
         for_each_block(predict, len(X_star), self._queries_per_block(X_star, n_neighbors), self.n_jobs, progress)

@@ -255,7 +255,7 @@ def _solve_targets_block(
     shrinkage, innovations, errors,
 ):  # fmt: skip
     """`_solve_block` for several targets: columns of Y (n, k), of which each query has the rows `numbers` (q, m). The
-    factor is made once. mean (q, k), shrinkage (q,), innovations (q, k, kept)."""
+    factor is made once. mean (q, k), shrinkage (q, s), innovations (q, k, kept)."""
     m, k = neighbors.shape[1], Y.shape[1]
     kept = innovations.shape[2]
     n_strips = -(-m // lanes)
@@ -263,8 +263,7 @@ def _solve_targets_block(
     right = n_strips * stride
     n_right = -(-k // lanes)
     y = np.empty(m)
-    one_mean = np.empty(1)
-    one_shrinkage = np.empty(1)
+    one_mean = np.empty(len(sizes))
     first = np.empty(m)
     for q in range(len(X_star)):
         if not mask[q]:
@@ -274,10 +273,9 @@ def _solve_targets_block(
             y[i] = Y[numbers[q, i], 0]
         errors[0, q], errors[1, q] = _solve_one(
             kernel_tag, X_star[q], neighbors[q], y, inverse_lengthscale, ratio[q], A, z, g, lanes,
-            sizes, one_mean, one_shrinkage, first,
+            sizes, one_mean, shrinkage[q], first,
         )  # fmt: skip
-        shrinkage[q] = one_shrinkage[0]
-        if not np.isfinite(one_shrinkage[0]):
+        if not np.isfinite(shrinkage[q, -1]):
             continue
         zero = like(load(A, 0), 0.0)
         for strip in range(n_right):
@@ -315,14 +313,17 @@ def solve_targets(
     Y: Array,
     kernel: Kernel,
     params: Hyperparameters,
+    sizes: NDArray,
     n_innovations: int,
     noise: Array | None = None,
 ) -> LocalSolution:
-    """Means (q, k) of several targets Y (n, k), all with one variance (q, 1), from rows `numbers` (q, m) that lie at
-    `neighbors` (q, m, d): one factor for all. Innovations (q, k, n_innovations)."""
+    """Means (q, k) of several targets Y (n, k) from rows `numbers` (q, m) that lie at `neighbors` (q, m, d), and the
+    variances (q, s) that all have in common, from the nearest sizes[0] < … < sizes[s − 1] = m of these: one factor for
+    all. Innovations (q, k, n_innovations)."""
     queries, m, d = neighbors.shape
     k = Y.shape[1]
-    mean, shrinkage, innovations = np.zeros((queries, k)), np.zeros(queries), np.zeros((queries, k, n_innovations))
+    mean, shrinkage = np.zeros((queries, k)), np.zeros((queries, len(sizes)))
+    innovations = np.zeros((queries, k, n_innovations))
     jitter, errors = np.zeros(queries), np.zeros((2, queries))
     ratios = _ratios(params, noise, (queries, m))
 
@@ -332,12 +333,12 @@ def solve_targets(
         _solve_targets_block(
             _tag(kernel, params, d), *(np.ascontiguousarray(rows, dtype) for rows in (X_star, neighbors)), numbers, Y,
             _inverse(params.lengthscale, d, dtype), (ratios + extra).astype(dtype), mask, *scratch, lanes,
-            aligned(-(-k // lanes) * lanes * padded, dtype), np.array([m]), mean, shrinkage, innovations, errors,
+            aligned(-(-k // lanes) * lanes * padded, dtype), sizes, mean, shrinkage, innovations, errors,
         )  # fmt: skip
 
     attempt(np.float32, np.ones(queries, dtype=bool))
-    _again_where_inaccurate(attempt, errors, shrinkage, jitter, kernel, params)
-    variance = params.kernel_variance * shrinkage[:, None] + params.noise_variance
+    _again_where_inaccurate(attempt, errors, shrinkage[:, -1], jitter, kernel, params)
+    variance = params.kernel_variance * shrinkage + params.noise_variance
     return LocalSolution(mean, variance, jitter, innovations / params.kernel_variance)
 
 
