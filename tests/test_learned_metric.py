@@ -98,7 +98,7 @@ def added_up():
 
 def test_a_function_that_adds_up_gets_a_sum_of_kernels(added_up, tmp_path, few_steps):
     X, y, X_test, y_test = added_up
-    settings = {"whitening": "diagonal", "random_state": 0, "n_jobs": 1}
+    settings = {"whitening": "diagonal", "trees": False, "random_state": 0, "n_jobs": 1}
     single, model = (GPnnRegressor(kernel=kernel, **settings).fit(X, y) for kernel in ("matern32", "auto"))
     assert "+" in model.kernel_
     assert model.params_.broad is not None

@@ -193,6 +193,7 @@ def test_report(fitted):
         "index",
         "calibrate",
         "far",
+        "trees",
     }
     assert report["n"] == 2000
     assert report["jitter"] == 0

@@ -48,7 +48,7 @@ def test_together_is_every_member_by_itself_weighed(rng):
     weighing = Weighing(np.array([0.7, 0.3]), 1.1, 0.001)
     near = Together(**vars(first._near()), ensemble=Ensemble([other], weighing))
     assert near.kernel == get_kernel("rbf")
-    law, claimed, _ = near.law(make_engine("cpu").hold(first.index_, first._y), X_star)
+    law, claimed, *_ = near.law(make_engine("cpu").hold(first.index_, first._y), X_star)
     laws = [model._near().law(make_engine("cpu").hold(model.index_, model._y), X_star) for model in alone]
     np.testing.assert_array_equal(claimed, laws[0][1])  # the support is the winner's
     expected = weighing([laws[0][0], laws[1][0]])
@@ -76,14 +76,14 @@ def test_beyond_the_support_the_winner_is_alone(rng):
         "rbf", model.whitener_, model.params_.scaled(4.0), 20, 1.0, 0.0, None, False, model.index_, -model._y
     )
     members = Ensemble([other], Weighing(np.array([0.5, 0.5])))
-    alone, claimed, _ = model._near().law(engine, X_star)
+    alone, claimed, *_ = model._near().law(engine, X_star)
     far = _Beyond(np.quantile(claimed, 0.1))
-    law, _, _ = Together(**vars(model._near()), ensemble=members, far=far).law(engine, X_star)
+    law, *_ = Together(**vars(model._near()), ensemble=members, far=far).law(engine, X_star)
     beyond, inside = claimed > 2 * far.edge, claimed < far.edge
     assert beyond.any()
     assert inside.any()
     np.testing.assert_array_equal(law.mean[beyond], alone.mean[beyond])
     np.testing.assert_array_equal(law.variance[beyond], alone.variance[beyond])
     np.testing.assert_allclose(law.mean[inside], 0, atol=1e-6)
-    everywhere, _, _ = Together(**vars(model._near()), ensemble=members).law(engine, X_star)
+    everywhere, *_ = Together(**vars(model._near()), ensemble=members).law(engine, X_star)
     np.testing.assert_allclose(everywhere.mean, 0, atol=1e-6)

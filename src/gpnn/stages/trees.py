@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 
 from gpnn.common import metrics
 from gpnn.common.types import Array, Prediction
-from gpnn.engines.compiled.trees import add_trees
 from gpnn.engines.parallel import for_each_block
 from gpnn.stages.weighing import FEWEST, Weighing, fit_weighing, judged
 
@@ -68,6 +67,8 @@ class Forest:
 
     def __call__(self, X: Array, n_jobs: int | None = None) -> Array:
         """What they say of rows X (q, d)."""
+        from gpnn.engines.compiled.trees import add_trees  # numba comes with it: not before it is needed
+
         said = np.full(len(X), self.base)
 
         def add(part: slice) -> None:
