@@ -26,6 +26,7 @@ _GROWN: dict = {
     "max_iter": 400,
     "learning_rate": 0.1,
     "early_stopping": True,
+    "n_iter_no_change": 20,
     "max_leaf_nodes": 63,
     "max_features": 0.5,
 }
@@ -116,12 +117,14 @@ def learn_trees(
         return None
     judges, outcome, law = X[rows[some]], y[rows[some]], law[some]
     alone = metrics.rmse(outcome, law)
-    scout = _grown(X, y, others[:_FEW_ROWS], _FEW_GROWN)
-    told["few_rmse"] = float(np.sqrt(np.mean((scout(judges, n_jobs) - outcome) ** 2))) / alone
+    few = _grown(X, y, others[:_FEW_ROWS], _FEW_GROWN)
+    said = few(judges, n_jobs)
+    told["few_rmse"] = _rmse(said, outcome) / alone
     if told["few_rmse"] > _HOPELESS:
         return None
     forest = _grown(X, y, others[: _NUMBERS // X.shape[1]], _GROWN)
-    laws = _with_trees(law, forest(judges, n_jobs))
+    forest, said = min(((few, said), (forest, forest(judges, n_jobs))), key=lambda of: _rmse(of[1], outcome))
+    laws = _with_trees(law, said)
     trial, trees = judged(outcome, laws, local, rng), Trees(forest, fit_weighing(outcome, laws, local))
     told |= {
         "rmse": metrics.rmse(outcome, laws[1]) / alone, "trees": len(forest.roots), "weight": trees.weight,
@@ -129,6 +132,10 @@ def learn_trees(
     }  # fmt: skip
     told["kept"] = trees.weight > 0 and trial.exceeds(_SURE, _CLEAR)
     return (trees, trial.residuals) if told["kept"] else None
+
+
+def _rmse(said: Array, y: Array) -> float:
+    return float(np.sqrt(np.mean((said - y) ** 2)))
 
 
 def _grown(X: Array, y: Array, rows: NDArray[np.integer], settings: dict) -> Forest:
