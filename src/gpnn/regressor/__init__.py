@@ -366,7 +366,7 @@ class GPnnRegressor(
         best = candidates[0]
         self.kernel_ = best.kernel
         self.whitener_, report["whitening"] = whiteners[best.whitening].after(best.x_map), best.whitening
-        few = best.refined and len(X) < FEW and len(holdout.hidden) == 0 and "+" not in best.kernel
+        few = best.refined and len(X) < FEW and len(holdout.hidden) == 0 and not best.is_sum
         folds = cross_fit(X, y, holdout, best, self.whitener_, engine, rng, noise) if few else []
         self._search_in_metric_of(best.params)
         return folds, contenders(tried, whiteners, self.ensemble)

@@ -74,8 +74,13 @@ class Candidate:
     """What whitened rows are multiplied by before `params` apply: (d, d), None for nothing."""
 
     @property
+    def is_sum(self) -> bool:
+        """Of two kernels."""
+        return "+" in self.kernel
+
+    @property
     def price(self) -> float:
-        return (0.0 if self.x_map is None else _MAP_PRICE) + (_SUM_PRICE if "+" in self.kernel else 0.0)
+        return (0.0 if self.x_map is None else _MAP_PRICE) + (_SUM_PRICE if self.is_sum else 0.0)
 
     def row(self) -> dict:
         """For the report: what was tried, and its scores."""
@@ -279,9 +284,7 @@ def choose(
             leader = _leaders(candidates, 1)[0]
             do([as_sum(leader, kernel, heat.as_sums) for kernel in how.sums])
             best = _score(candidates[0])
-            sums = [
-                one for one in candidates if "+" in one.kernel and (how.only_sums or _score(one) < best + heat.behind)
-            ]
+            sums = [one for one in candidates if one.is_sum and (how.only_sums or _score(one) < best + heat.behind)]
             do([go_on(one, heat.rounds) for one in sums[: heat.places]])
             return
         leaders = _leaders(candidates, heat.places, heat.behind)
@@ -304,7 +307,7 @@ def choose(
             if (maps or not heat.with_map) and (sums or not heat.as_sums):
                 run(heat)
         if how.only_sums:
-            candidates = [candidate for candidate in candidates if "+" in candidate.kernel]
+            candidates = [candidate for candidate in candidates if candidate.is_sum]
     else:
         do([begin(whitening, kernel) for whitening in good for kernel in others])
     return candidates
