@@ -82,7 +82,7 @@ def test_kept_where_judges_gain(steps):
     assert told["rmse"] < 1
     assert told["gain"] > 2 * told["gain_standard_error"]
     assert len(residuals) == 1200  # a fifth of all rows: from these no tree learned
-    assert np.mean(residuals**2) == pytest.approx(1, abs=0.1)
+    assert np.mean(residuals**2) == pytest.approx(1, abs=0.2)
 
 
 def test_not_kept_where_the_process_is_right(steps):
