@@ -29,7 +29,8 @@ class BesideTrees:
             return
         if len(X) < FEW or noise is not None or for_gaps:
             return
-        y, local, told = self.whitener_.transform_y(y), self.calibration == "local", report.setdefault("trees", {})
+        y, local = self.whitener_.transform_y(y), self.calibration == "local"
+        told = report["trees"] = {}
         found = learn_trees(X, y, verdict.rows, verdict.law, local, self.n_jobs, rng, told)
         if found is not None:
             self._trees, residuals = found

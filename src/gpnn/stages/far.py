@@ -179,7 +179,8 @@ def answer(
             found = near.law(engine, X[part], bar)
             law, jitter = found.law, max(jitter, float(found.jitter.max(initial=0.0)))
             if trees is not None:  # who learned from random rows, and for them
-                law = trees.beside(law, X[part], 0.0 if far is None else far.mixture.ramp(found.claimed))
+                alone = 0.0 if far is None else far.mixture.ramp(found.claimed)
+                law = trees.beside(law, X[part], alone, engine.n_learners)
             law = law.with_noise(None if known is None else known[part])
             if far is not None:
                 support[part] = far.support(found)

@@ -91,17 +91,17 @@ class Trees:
     def weight(self) -> float:
         return float(self.weighing.weights[1])
 
-    def beside(self, law: Prediction, X: Array, alone: Array | float = 0.0) -> Prediction:
+    def beside(self, law: Prediction, X: Array, alone: Array | float = 0.0, n_jobs: int | None = None) -> Prediction:
         """The process's law of rows X (q, d), with their say. alone: from 0 to 1, where there is to be less of it."""
-        together = self.weighing(_with_trees(law, self.forest(X)))
+        together = self.weighing([law, _saying(self.forest(X, n_jobs), law)])
         share = 1 - np.asarray(alone)
         mean = law.mean + share * (together.mean - law.mean)
         return replace(law, mean=mean).with_own(law.own * (together.own / law.own) ** share)
 
 
-def _with_trees(law: Prediction, said: Array) -> list[Prediction]:
-    """As sure as the process is: trees do not say how sure they are."""
-    return [law, replace(law, mean=said)]
+def _saying(said: Array, law: Prediction) -> Prediction:
+    """The trees' own law, as sure as the process is: they do not say how sure they are."""
+    return replace(law, mean=said)
 
 
 def learn_trees(
@@ -118,24 +118,21 @@ def learn_trees(
     judges, outcome, law = X[rows[some]], y[rows[some]], law[some]
     alone = metrics.rmse(outcome, law)
     few = _grown(X, y, others[:_FEW_ROWS], _FEW_GROWN)
-    said = few(judges, n_jobs)
-    told["few_rmse"] = _rmse(said, outcome) / alone
+    own = _saying(few(judges, n_jobs), law)
+    told["few_rmse"] = metrics.rmse(outcome, own) / alone
     if told["few_rmse"] > _HOPELESS:
         return None
     forest = _grown(X, y, others[: _NUMBERS // X.shape[1]], _GROWN)
-    forest, said = min(((few, said), (forest, forest(judges, n_jobs))), key=lambda of: _rmse(of[1], outcome))
-    laws = _with_trees(law, said)
+    both = (few, own), (forest, _saying(forest(judges, n_jobs), law))
+    forest, own = min(both, key=lambda of: metrics.rmse(outcome, of[1]))
+    laws = [law, own]
     trial, trees = judged(outcome, laws, local, rng), Trees(forest, fit_weighing(outcome, laws, local))
     told |= {
-        "rmse": metrics.rmse(outcome, laws[1]) / alone, "trees": len(forest.roots), "weight": trees.weight,
+        "rmse": metrics.rmse(outcome, own) / alone, "trees": len(forest.roots), "weight": trees.weight,
         "gain": trial.gain, "gain_standard_error": trial.error,
     }  # fmt: skip
     told["kept"] = trees.weight > 0 and trial.exceeds(_SURE, _CLEAR)
     return (trees, trial.residuals) if told["kept"] else None
-
-
-def _rmse(said: Array, y: Array) -> float:
-    return float(np.sqrt(np.mean((said - y) ** 2)))
 
 
 def _grown(X: Array, y: Array, rows: NDArray[np.integer], settings: dict) -> Forest:
