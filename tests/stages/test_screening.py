@@ -9,7 +9,8 @@ from tests.conftest import shorten
 from gpnn import GPnnRegressor
 from gpnn.engines import make_engine
 from gpnn.serve.training import Training
-from gpnn.stages.screening import WIDE, _binned, _strongest, columns_that_matter
+from gpnn.stages.screening import WIDE, _binned, _next, _strongest, columns_that_matter
+from gpnn.stages.trees import gains_of_columns
 
 FIXED: dict = {
     "kernel": "matern32", "whitening": "diagonal", "n_neighbors": 32, "random_state": 0, "n_jobs": 1,
@@ -48,6 +49,28 @@ def test_trends_and_products_come_first():
     assert 6 not in _strongest(bins, y, first, 200)
     assert (bins[5] == -1).all()
     assert (bins[6] == -1).all()
+
+
+def test_trees_see_what_columns_say_together(rng):
+    X = rng.normal(size=(3000, 140))
+    X[:, 20] = X[:, 20] > 1
+    y = np.where(X[:, 20] > 0, np.sin(2 * X[:, 30]), 0) + 0.05 * rng.normal(size=3000)
+    gains = gains_of_columns(X, y)
+    assert set(np.argsort(-gains)[:2]) == {20, 30}
+    none = np.zeros(0, np.int64)
+    found = _next(_binned(X), gains, y, none, 6)
+    assert {20, 30} == set(found[:2])
+    assert len(set(found)) == 6
+    assert not set(found) & set(_next(_binned(X), gains, y, found, 6))
+
+
+def test_all_columns_are_kept_where_few_say_hardly_anything(rng):
+    """They may have it together, and a linear map will tell."""
+    X = rng.normal(size=(2000, 70))
+    together = np.sin(2 * X @ rng.normal(size=70) / np.sqrt(70)) + 0.1 * rng.normal(size=2000)
+    engine = make_engine("cpu", 1, None)
+    assert columns_that_matter(X, together, engine) is None
+    assert columns_that_matter(X, np.sin(2 * X[:, 3]), engine) is not None
 
 
 def test_up_to_so_many_columns_all_are_kept(rng):

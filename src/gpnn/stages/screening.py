@@ -1,8 +1,9 @@
 """Wide tables: which of many columns to learn from.
 
 The time of learning grows with the columns, and so does the noise in a metric that has a lengthscale for each. Columns
-are ranked by how much of y, or of what is left of it, follows them one at a time; small models of the first 16, 32,
-64 … of them are tried for as long as rows that they have not seen gain by the others.
+are ranked twice: by how much of y, or of what is left of it, follows them one at a time, and by what a few boosted
+trees split, which see what columns say together. Small models of the first 16, 32, 64 … of them are tried for as long
+as rows that they have not seen gain by the others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from gpnn.common.kernels import get_kernel
 from gpnn.common.scales import TargetScale
 from gpnn.common.types import Array
 from gpnn.engines import Engine
-from gpnn.stages.refinement import predict
+from gpnn.stages.refinement import predict, rank_of_map
+from gpnn.stages.trees import gains_of_columns
 from gpnn.stages.trials import KERNEL, Trial
 
 WIDE = 64
@@ -27,6 +29,7 @@ _FIRST = 16
 _GAIN, _DEVIATIONS = 0.01, 2.0  # of NLL + log RMSE, for which twice the columns are worth their time
 _MOST = 0.75  # of the columns; beyond, all are as good
 _PATIENCE = 2  # times that more columns may be of no use
+_HARDLY = 0.8  # of the variance: what few columns leave of it where all together may say more, through a linear map
 _BINS = 8
 
 
@@ -42,7 +45,8 @@ def columns_that_matter(X: Array, y: Array, engine: Engine) -> NDArray[np.int64]
     learn = np.arange(judge[0])
     ranked = learn[:_RANKED]
     bins = _binned(X[ranked])
-    chosen = _strongest(bins, t[ranked], np.zeros(0, np.int64), _FIRST)
+    gains = gains_of_columns(X[ranked], t[ranked])
+    chosen = _next(bins, gains, t[ranked], np.zeros(0, np.int64), _FIRST)
     best: NDArray[np.int64] | None = None
     before: tuple[Array, Array] | None = None
     in_vain = 0
@@ -54,10 +58,11 @@ def columns_that_matter(X: Array, y: Array, engine: Engine) -> NDArray[np.int64]
         elif more_rows and in_vain == 0 and len(chosen) <= WIDE:  # of no use yet, but they will have something to say
             best, in_vain = np.sort(chosen), 1
         elif (in_vain := in_vain + 1) == _PATIENCE:
-            return best
+            hidden = np.mean(before[0]) > _HARDLY * np.var(t) and rank_of_map(n, d) > 0
+            return None if hidden else best
         left, _ = predict(trial.space.learner, trial.space.learn[ranked], get_kernel(KERNEL), trial.params)
         rest = trial.whitener.transform_y(t[ranked]) - left.mean
-        more = _strongest(bins, rest, chosen, len(chosen))
+        more = _next(bins, gains, rest, chosen, len(chosen))
         if len(more) == 0:
             return best
         chosen = np.append(chosen, more)
@@ -92,6 +97,13 @@ def _binned(X: Array) -> NDArray[np.int8]:
                 bins[k] = values < values.max()
         seen.add(held)
     return bins
+
+
+def _next(bins: NDArray[np.int8], gains: Array, y: Array, known: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """n columns that are not known: half of them by the trees' gains, the others as y follows them."""
+    by_trees = np.argsort(-gains, kind="stable")
+    by_trees = by_trees[(gains[by_trees] > 0) & ~np.isin(by_trees, known)][: n // 2]
+    return np.append(by_trees, _strongest(bins, y, np.append(known, by_trees), n - len(by_trees)))
 
 
 def _strongest(bins: NDArray[np.int8], y: Array, known: NDArray[np.int64], n: int) -> NDArray[np.int64]:
