@@ -140,7 +140,7 @@ def gains_of_columns(X: Array, y: Array) -> Array:
     """(d,): how much of y's squares a few trees take away by splits of each column."""
     nodes = np.concatenate([stage[0].nodes for stage in _boosted(X, y, _HASTY)._predictors])
     inner = nodes[nodes["is_leaf"] == 0]
-    return np.bincount(inner["feature_idx"], weights=inner["gain"], minlength=X.shape[1])
+    return np.bincount(inner["feature_idx"], weights=inner["gain"], minlength=X.shape[1]).astype(float)
 
 
 def _grown(X: Array, y: Array, rows: NDArray[np.integer], settings: dict) -> Forest:
