@@ -36,7 +36,7 @@ SUMS = ("matern32+matern32", "matern32+exponential", "exponential+exponential")
 _BROAD = Broad(0.3, 4.0)  # where the second part begins: of lengthscales, in those of the first
 _FEWEST_SUMMED, _MOST_SUMMED = 2000, 100  # rows, columns
 _FIRST_KERNEL = "exponential"
-_RIVALS, _CLOSE = ("exponential", "matern32"), 0.1  # kernels; how far behind in `_score`, to go on to the largest sample
+_RIVALS, _CLOSE = ("exponential", "matern32"), 0.1  # kernels; how far behind in `_score` to go on to the largest
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
 _BLOCKS, _BLOCK_SIZE = 5, 200
 
@@ -386,8 +386,8 @@ def best_of_kinds(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _rivals(candidates: Sequence[Candidate], leaders: Sequence[Candidate], behind: float) -> list[Candidate]:
-    """The leader's whitening with each of `_RIVALS` that is not among the leaders, if no farther behind than that: which
-    of them is best changes with the number of rows, for the rougher (House Electric) or for the smoother (covtype)."""
+    """The leader's whitening with each of `_RIVALS` that is not among the leaders, if no farther behind than that.
+    Which is best changes with the number of rows, for the rougher (House Electric) or for the smoother one (covtype)."""
     kinds, best = {(one.whitening, one.kernel) for one in leaders}, _score(leaders[0]) + behind
     rest = [one for one in sorted(candidates, key=_score) if one.refined and _score(one) < best]
     wanted = [kind for kernel in _RIVALS if (kind := (leaders[0].whitening, kernel)) not in kinds]
