@@ -387,7 +387,7 @@ def best_of_kinds(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _rivals(candidates: Sequence[Candidate], leaders: Sequence[Candidate], behind: float) -> list[Candidate]:
     """The leader's whitening with each of `_RIVALS` that is not among the leaders, if no farther behind than that.
-    Which is best changes with the number of rows, for the rougher (House Electric) or for the smoother one (covtype)."""
+    Which is best changes with the number of rows, for the rougher (House Electric) or the smoother one (covtype)."""
     kinds, best = {(one.whitening, one.kernel) for one in leaders}, _score(leaders[0]) + behind
     rest = [one for one in sorted(candidates, key=_score) if one.refined and _score(one) < best]
     wanted = [kind for kernel in _RIVALS if (kind := (leaders[0].whitening, kernel)) not in kinds]
