@@ -12,7 +12,7 @@ from gpnn import Broad, GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInpu
 from gpnn.calibration import fit_calibration, interval
 from gpnn.engines.cpu.solver import solve, solve_path
 from gpnn.kernels import KERNELS
-from gpnn.stages.selection import Candidate, _leaders
+from gpnn.stages.selection import Candidate, _leaders, _rivals
 
 
 def make(n, seed=0):
@@ -341,3 +341,16 @@ def test_no_whitening_takes_more_than_half_of_the_places():
     assert _leaders(everyone, 4) == ahead[:2] + behind[:2]
     assert _leaders(everyone, 2) == ahead[:2]
     assert _leaders(everyone, 1) == ahead[:1]
+
+
+def test_rougher_and_smoother_go_on_beside_sums_that_lead():
+    """Sums of the leading kernel must not take the place of another, which may be ahead among more rows."""
+    params = Hyperparameters(1.0, 1.0, 0.1)
+    kernels = ["exponential", "exponential+exponential", "matern32+exponential", "matern32", "rbf"]
+    alike = [Candidate("diagonal", kernel, True, params, 1.0, 0.06 * i) for i, kernel in enumerate(kernels)]
+    other = Candidate("ranks", "matern32", True, params, 1.0, 0.01)
+    everyone = [*alike, other, Candidate("diagonal", "matern32", False, params, 1.0, 0.0)]
+    assert _rivals(everyone, alike[:2], np.inf) == [alike[3]]  # of the leader's whitening, and refined
+    assert _rivals(everyone, alike[1:3], np.inf) == [alike[0], alike[3]]
+    assert _rivals(everyone, alike[:2], behind=0.1) == []  # too far behind for the largest sample
+    assert _rivals(everyone, [alike[0], alike[3]], np.inf) == []

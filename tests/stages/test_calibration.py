@@ -5,7 +5,7 @@ from scipy.stats import chi2
 from gpnn import Prediction, metrics
 from gpnn.calibration import calibrate, variance_factor
 from gpnn.errors import InvalidInputError
-from gpnn.stages.calibration import factor_for_a_new_part
+from gpnn.stages.calibration import factor_for_a_new_part, fit_calibration
 
 
 @pytest.fixture
@@ -54,3 +54,21 @@ def test_intervals_of_parts_that_differ_hold_in_a_new_one(rng):
         after.append(np.mean(new <= factor_for_a_new_part(judges, 10) * end))
     assert np.mean(before) < 0.89
     assert abs(np.mean(after) - 0.9) < abs(np.mean(before) - 0.9)
+
+
+def test_sure_rows_are_believed_once_many_judges_say_so(rng):
+    """Of few judges, some may have been lucky: a floor. Of many, hardly any: the law is the true one."""
+
+    def drawn(n):
+        variance = np.where(rng.random(n) < 0.5, 0.01, 1.0)
+        law = Prediction(np.zeros(n), variance)
+        return rng.normal(size=n) * law.std, law, rng.chisquare(1, size=(n, 8))
+
+    few, many = (fit_calibration(*drawn(n)) for n in (2000, 40_000))
+    y, law, innovations = drawn(20_000)
+    truth = metrics.nll(y, law)
+    assert few.floor > 0.001
+    assert metrics.nll(y, few(law, innovations)) > truth + 0.005
+    assert many.floor == 0
+    assert many.alpha == pytest.approx(1, abs=0.03)
+    assert metrics.nll(y, many(law, innovations)) == pytest.approx(truth, abs=0.001)

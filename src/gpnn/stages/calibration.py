@@ -23,9 +23,10 @@ __all__ = [
 _NEIGHBORS = (8, 16, 24, 32, 48, 64, 100, 200)  # k from which α(x) may be made, and all of them
 _SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of the global α in it
 _FLOORS = np.geomspace(1e-3, 3, 11)  # relative to the median variance
-_SURPRISED = 0.01
+_SURPRISED, _ENOUGH = 0.01, 4000
 """One row in a hundred is taken to err like any other, however sure its neighbours are: held-out rows may have been
-lucky, and a variance that is far too small costs more than one that is somewhat too large."""
+lucky, and a variance that is far too small costs more than one that is somewhat too large. The more rows were held out,
+the less it was luck: of more than so many, no more such rows than of these."""
 _WORTH_IT = 0.005  # nats; less is noise
 _COVERED, _MOST_COVERED = 0.9, 0.99
 _STEPS, _LEAST, _BEGUN = 12, 1e-6, 100  # of α beside noise that is known; rows that it begins with
@@ -96,7 +97,7 @@ class Calibration:
 def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibration:
     """The one that gives held-out rows the lowest NLL; what does not help by more than noise stays out."""
     squared_errors = (y - law.mean) ** 2
-    surprised = _SURPRISED * float(np.mean(squared_errors))
+    surprised = _SURPRISED * min(1.0, _ENOUGH / len(y)) * float(np.mean(squared_errors))
     m = innovations.shape[1]
     scales: list[tuple[LocalScale | None, Array]] = [(None, law.own)]
     for k in [k for k in _NEIGHBORS if k < m] + [m] * (m > 1):

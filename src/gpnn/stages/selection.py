@@ -36,6 +36,7 @@ SUMS = ("matern32+matern32", "matern32+exponential", "exponential+exponential")
 _BROAD = Broad(0.3, 4.0)  # where the second part begins: of lengthscales, in those of the first
 _FEWEST_SUMMED, _MOST_SUMMED = 2000, 100  # rows, columns
 _FIRST_KERNEL = "exponential"
+_RIVALS, _CLOSE = ("exponential", "matern32"), 0.1  # kernels; how far behind in `_score` to go on to the largest
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
 _BLOCKS, _BLOCK_SIZE = 5, 200
 
@@ -332,8 +333,7 @@ def settle(
     More rows lie closer together, and what is best then need not be what was best among few.
     """
     finalists = _leaders(candidates, n_finalists)
-    if n_finalists > 2:
-        finalists += _rougher(candidates, finalists)
+    finalists += _rivals(candidates, finalists, np.inf if n_finalists > 2 else _CLOSE)
     alone = len(finalists) == 1
     threads, steps, progress = (engine.n_learners, progress, None) if alone else (1, None, progress)
     spaces = {
@@ -385,13 +385,14 @@ def best_of_kinds(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(best.values())
 
 
-def _rougher(candidates: Sequence[Candidate], leaders: Sequence[Candidate]) -> list[Candidate]:
-    """The roughest kernel with the leader's whitening, if it is not among the leaders: among many rows, smoother ones
-    lose what was theirs among few (House Electric)."""
-    kinds = {(one.whitening, one.kernel) for one in leaders}
-    wanted = leaders[0].whitening, _FIRST_KERNEL
-    rough = [one for one in sorted(candidates, key=_score) if (one.whitening, one.kernel) == wanted and one.refined]
-    return rough[:1] if wanted not in kinds else []
+def _rivals(candidates: Sequence[Candidate], leaders: Sequence[Candidate], behind: float) -> list[Candidate]:
+    """The leader's whitening with each of `_RIVALS` that is not among the leaders, if no farther behind than that.
+    Which is best changes with the number of rows, for the rougher (House Electric) or the smoother one (covtype)."""
+    kinds, best = {(one.whitening, one.kernel) for one in leaders}, _score(leaders[0]) + behind
+    rest = [one for one in sorted(candidates, key=_score) if one.refined and _score(one) < best]
+    wanted = [kind for kernel in _RIVALS if (kind := (leaders[0].whitening, kernel)) not in kinds]
+    alike = ([one for one in rest if (one.whitening, one.kernel) == kind] for kind in wanted)
+    return [those[0] for those in alike if those]
 
 
 def score(rmse: float, nll: float) -> float:
