@@ -130,10 +130,11 @@ class Slabs:
 
         own = self.near[probes, columns]
         low, high = np.minimum(low, own)[:, None], np.maximum(high, own)[:, None]
-        by_column = np.ascontiguousarray(self.near[seen].T)
+        drawn, place = np.unique(columns, return_inverse=True)
+        by_column = np.ascontiguousarray(self.near[np.ix_(seen, drawn)].T)
 
         def mask(part: slice) -> NDArray[np.bool_]:
-            values = by_column[columns[part]]
+            values = by_column[place[part]]
             return _something_left((values >= low[part]) & (values <= high[part]))
 
         return mask
@@ -266,16 +267,18 @@ def nearest_seen(rows: Array, X: Array, own: Rows, n_neighbors: int, mask: Mask)
     from gpnn.engines.compiled.rows import smallest_shown  # numba comes with it: not before it is needed
 
     found = np.empty((len(X), n_neighbors), np.int64)
-    squares = (rows**2).sum(axis=1)
+    squares, twice = (rows**2).sum(axis=1), -2 * rows.T
     for part in blocks(len(X), _SEARCHED):
         hidden, mine = mask(part), np.flatnonzero(own[part] >= 0)
         hidden[mine, own[part][mine]] = True
-        smallest_shown(squared_distances(X[part], rows, squares), hidden, found[part])
+        distances = X[part] @ twice  # squared, less what is the same for all rows
+        distances += squares
+        smallest_shown(distances, hidden, found[part])
     return found
 
 
-def squared_distances(A: Array, B: Array, squares: Array | None = None) -> Array:
-    """(q, n), about as exact as the numbers are: good enough to rank rows by. squares (n,): of the rows of B."""
-    found = (A**2).sum(axis=1)[:, None] + ((B**2).sum(axis=1) if squares is None else squares)
+def squared_distances(A: Array, B: Array) -> Array:
+    """(q, n), about as exact as the numbers are: good enough to rank rows by."""
+    found = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)
     found -= 2 * A @ B.T
     return np.maximum(found, 0, out=found)

@@ -137,7 +137,8 @@ class Judges:
 
         def one(part: slice) -> None:
             at, m = part.start, int(sizes[part.start])
-            law, innovations = self._law(rows, solution.mean[:, at], solution.variance[:, at]), solution.innovations[:, :m]
+            innovations = solution.innovations[:, :m]
+            law = self._law(rows, solution.mean[:, at], solution.variance[:, at])
             law = fit_calibration(y, law, innovations)(law, innovations)
             curve[at] = {"n_neighbors": m, "rmse": metrics.rmse(y, law), "nll": metrics.nll(y, law)}
 

@@ -131,9 +131,10 @@ def _outside(found: NDArray, balls: NDArray, sizes: NDArray) -> NDArray[np.bool_
 
 def first_shown(found: NDArray, shown: NDArray[np.bool_], m: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Which queries see m of their neighbours found (q, k), and the first m that those see."""
-    whole = np.count_nonzero(shown, axis=1) >= m
-    order = np.argsort(~shown[whole], axis=1, kind="stable")[:, :m]
-    return whole, np.take_along_axis(found[whole], order, axis=1).astype(np.int64)
+    count = np.cumsum(shown, axis=1, dtype=np.int32)
+    whole = count[:, -1] >= m
+    first = shown & (count <= m) & whole[:, None]
+    return whole, found[first].reshape(-1, m).astype(np.int64)
 
 
 def predicted(
