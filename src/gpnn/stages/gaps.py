@@ -73,22 +73,22 @@ def learn_far(
     claimed = _claimed(X, near, verdict, engine)
     edge = -np.inf if hiding.everywhere else float(np.log(np.quantile(claimed, 1 - OUTSIDE)))
 
-    def in_turn(tasks: list[Callable]) -> list:
-        return in_parallel(tasks, rng, engine.n_learners, progress)
+    def in_turn(tasks: list[partial], beside: Sequence[Callable[[], object]] = ()) -> list[_Judged]:
+        return in_parallel(tasks, rng, engine.n_learners, progress, beside)
 
-    def rim(own_rng: np.random.Generator) -> Rim | None:
-        return None if hiding.everywhere else learn_rim(near, engine, edge, OUTSIDE, own_rng)
+    seeds: list[int] = []
+    rims: list[Rim | None] = []
 
-    def something_else(own_rng: np.random.Generator) -> None:
-        if not hiding.everywhere:
-            meanwhile()
+    def at_rims() -> None:
+        seeds.extend(int(rng.integers(2**31)) for _ in (first, *more))
+        rims.append(None if hiding.everywhere else learn_rim(near, engine, edge, OUTSIDE, rng))
 
     judged = in_turn([partial(sample.judged, first, _KERNELS[0], with_trend) for with_trend in (False, True)])
     with_trend = _score(judged[1]) < _score(judged[0])
     kernels = (_KERNELS[k % 2] for k in range(1, 1 + len(more)))
     others = [partial(sample.judged, fold, kernel, with_trend) for fold, kernel in zip(more, kernels, strict=True)]
-    _, found_rim, *others = in_turn([something_else, rim, *others])  # what takes longest first
-    judged = [judged[with_trend], *others]
+    beside = (at_rims,) if hiding.everywhere else (meanwhile, at_rims)  # they take longest
+    judged = judged[with_trend : with_trend + 1] + in_turn(others, beside)
     outside = np.argsort(claimed)[-max(_FEWEST_OUTSIDE, round(OUTSIDE * len(claimed))) :]
     law = verdict.law[outside]
     squared = np.mean((y[verdict.rows[outside]] - law.mean) ** 2 - (law.variance - law.own))
@@ -96,8 +96,8 @@ def learn_far(
     part = np.concatenate([one.part + number * 2**32 for number, one in enumerate(judged)])
     mixture = fit_mixture(edge, np.concatenate([one.y for one in judged]), _joined(judged), part, common)
     trend = sample.trend(np.arange(n_learned), with_trend)
-    members = [sample.member(one, trend, int(rng.integers(2**31))) for one in judged]
-    return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS), rows[:n_learned], found_rim)
+    members = [sample.member(one, trend, seed) for one, seed in zip(judged, seeds, strict=True)]
+    return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS), rows[:n_learned], *rims)
 
 
 def _claimed(X: Array, near: Near, verdict: Verdict, engine: Engine) -> Array:

@@ -267,18 +267,16 @@ def nearest_seen(rows: Array, X: Array, own: Rows, n_neighbors: int, mask: Mask)
     from gpnn.engines.compiled.rows import smallest_shown  # numba comes with it: not before it is needed
 
     found = np.empty((len(X), n_neighbors), np.int64)
-    squares, twice = (rows**2).sum(axis=1), -2 * rows.T
+    squares = (rows**2).sum(axis=1)
     for part in blocks(len(X), _SEARCHED):
         hidden, mine = mask(part), np.flatnonzero(own[part] >= 0)
         hidden[mine, own[part][mine]] = True
-        distances = X[part] @ twice  # squared, less what is the same for all rows
-        distances += squares
-        smallest_shown(distances, hidden, found[part])
+        smallest_shown(squared_distances(X[part], rows, squares), hidden, found[part])
     return found
 
 
-def squared_distances(A: Array, B: Array) -> Array:
-    """(q, n), about as exact as the numbers are: good enough to rank rows by."""
-    found = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)
+def squared_distances(A: Array, B: Array, squares: Array | None = None) -> Array:
+    """(q, n), about as exact as the numbers are: good enough to rank rows by. squares (n,): of the rows of B."""
+    found = (A**2).sum(axis=1)[:, None] + ((B**2).sum(axis=1) if squares is None else squares)
     found -= 2 * A @ B.T
     return np.maximum(found, 0, out=found)
