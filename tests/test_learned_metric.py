@@ -1,7 +1,6 @@
 """What GPnnRegressor() does beyond the paper's recipe: a learned metric, choices by evidence, honest intervals."""
 
 import warnings
-
 from dataclasses import replace
 
 import numpy as np
