@@ -26,7 +26,7 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     maps = selection.Heat(2, 0.1, (5,) * 6, with_map=True)
     sums = selection.Heat(2, 0.1, (10,) * 2, as_sums=10)
     heats = (selection.Heat(4, 0.2, (10,) * 3), maps, sums)
-    thorough = (selection.Heat(4, 0.1, (5,) * 4), maps, sums, selection.Heat(2, 0.01, (5,) * 4))
+    thorough = (selection.Heat(4, 0.1, (5,) * 4), maps, sums, selection.Heat(2, 0.01, (5,) * 4, least=0.001))
     schedule = {"_FIRST": (4, 6), "_MORE": (10,), "_NEXT": (5, 5), "_LAST": (10,) * 2, "_HEATS": heats}
     for name, steps in (schedule | {"_THOROUGH_HEATS": thorough}).items():
         patch.setattr(selection, name, steps)

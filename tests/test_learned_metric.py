@@ -1,6 +1,7 @@
 """What GPnnRegressor() does beyond the paper's recipe: a learned metric, choices by evidence, honest intervals."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from gpnn import Broad, GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInpu
 from gpnn.calibration import fit_calibration, interval
 from gpnn.engines.cpu.solver import solve, solve_path
 from gpnn.kernels import KERNELS
-from gpnn.stages.selection import Candidate, _leaders, _rivals
+from gpnn.stages.selection import Candidate, _hope, _leaders, _rivals
 
 
 def make(n, seed=0):
@@ -328,6 +329,18 @@ def test_given_lengthscales_by_column_are_the_metric_of_the_search_too(data):
     given, stretched = fit(X, lengthscale), fit(X / lengthscale, 1.0)
     assert given.n_neighbors_ == stretched.n_neighbors_
     np.testing.assert_allclose(given.predict(X_test), stretched.predict(X_test / lengthscale), rtol=1e-4)
+
+
+def test_hope_is_the_mean_of_the_gains_that_noise_leaves_room_for(rng):
+    losses = rng.normal(size=(2, 900))
+    leader, behind = (
+        Candidate("full", "rbf", True, Hyperparameters(1.0, 1.0, 0.1), rmse=1.0, nll=nll, crps=1.0, losses=of)
+        for nll, of in zip((0.0, 0.03), losses, strict=True)
+    )
+    error = np.std(losses[1] - losses[0]) / 30
+    drawn = rng.normal(0.03, error, 1_000_000)  # by how much it is behind, for all we know
+    assert _hope(behind, leader) == pytest.approx(np.mean(np.maximum(-drawn, 0)), rel=0.02)
+    assert _hope(replace(behind, losses=None), leader) == np.inf
 
 
 def test_no_whitening_takes_more_than_half_of_the_places():

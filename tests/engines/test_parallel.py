@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from gpnn.engines.parallel import blocks, for_each_block, n_threads, progress_bar
+from gpnn.engines.parallel import blocks, for_each_block, in_parallel, n_threads, progress_bar
 from gpnn.errors import InvalidInputError
 
 
@@ -135,3 +135,15 @@ def test_bars_in_a_notebook(monkeypatch):
     assert "search" in sys.stderr.getvalue()
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: None))
     assert progress_bar(3, "search").disable
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_what_is_done_beside_tasks_changes_none_of_their_numbers(n_jobs):
+    tasks, done = [lambda rng: rng.random()] * 4, []
+    alone = in_parallel(tasks, np.random.default_rng(0), n_jobs)
+    rng = np.random.default_rng(0)
+    beside = [lambda: done.append(rng.random()), lambda: done.append(2.0)]
+    assert in_parallel(tasks, rng, n_jobs, beside=beside) == alone
+    assert max(done) == 2.0
+    assert len(done) == 2
+    assert len(set(alone)) == 4

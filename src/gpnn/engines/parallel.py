@@ -119,16 +119,21 @@ def in_parallel(
     rng: np.random.Generator,
     n_jobs: int | None,
     progress: str | tqdm | None = None,
+    beside: Sequence[Callable[[], object]] = (),
 ) -> list[T]:
-    """What each task found, each with random numbers of its own, so that threads change nothing."""
+    """What each task found, each with random numbers of its own, so that threads change nothing. beside: what else is
+    to be done, begun first; one of these may use `rng`."""
     seeds = rng.integers(2**31, size=len(tasks))
     found: list = [None] * len(tasks)
 
     def some(part: slice) -> None:
-        for at in range(part.start, part.stop):
-            found[at] = tasks[at](np.random.default_rng(seeds[at]))
+        for at in range(part.start - len(beside), part.stop - len(beside)):
+            if at < 0:
+                beside[at]()
+            else:
+                found[at] = tasks[at](np.random.default_rng(seeds[at]))
 
-    for_each_block(some, len(tasks), 1, n_jobs, progress)
+    for_each_block(some, len(beside) + len(tasks), 1, n_jobs, progress)
     return found
 
 

@@ -7,6 +7,7 @@ calibrates; `predict` finds each query's m nearest rows and solves one small Gau
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -261,8 +262,9 @@ class GPnnRegressor(
         self._factors, self._recent, self._n_seen, self._ensemble = UNCHANGED, None, n, None
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
-            for_far, for_factors = rng.spawn(2)
-            self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise)
+            for_far, for_factors, for_trees = rng.spawn(3)
+            trees = self._begin_trees(X, y, verdict.rows, for_trees, report, noise)
+            self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise, trees)
             outcome, near, n_parts = self.whitener_.transform_y(y[verdict.rows]), self._near(), holdout.n_parts
             self._factors = factors_to_come(near, self._far, engine, outcome, verdict.law, n_parts, for_factors)
             report["widened"] = self._factors[0]
@@ -270,7 +272,7 @@ class GPnnRegressor(
             with report.stage("ensemble"):
                 verdict = self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
         with report.stage("trees"):
-            self._learn_trees(X, y, verdict, rng.spawn(1)[0], report, noise)
+            self._learn_trees(X, y, verdict, trees, for_trees, report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 self._return_rows_to_ensemble(X, y, engine, rng, noise)
@@ -430,7 +432,9 @@ class GPnnRegressor(
         self._scale: LocalScale | None = verdict.calibration.scale
         self.params_ = params.scaled(self.alpha_)
 
-    def _learn_far(self, X, y, verdict: Verdict, queries, engine: Engine, rng, report, noise) -> Far | None:
+    def _learn_far(
+        self, X, y, verdict: Verdict, queries, engine: Engine, rng, report, noise, meanwhile: Callable = lambda: None
+    ) -> Far | None:
         """What answers beyond the support; None if `holdout` says what queries will be like, or nothing was learned."""
         asked = self.far or queries is not None
         if not asked or "candidates" not in report or self.holdout != "random" or len(verdict.rows) < FEWEST_JUDGES:
@@ -438,7 +442,7 @@ class GPnnRegressor(
         if queries is not None:
             self.shape_ = GAUSSIAN  # what the tails of random rows are like says nothing of theirs
         plain, y = partial(self._whitener, mode=report["whitening"], warn=False), self.whitener_.transform_y(y)
-        return learn_far(X, y, self._near(), verdict, queries, plain, engine, rng, self._bar("far"), noise)
+        return learn_far(X, y, self._near(), verdict, queries, plain, engine, rng, self._bar("far"), noise, meanwhile)
 
     # --- what they share ----------------------------------------------------------------------------------------------
 

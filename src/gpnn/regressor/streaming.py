@@ -310,7 +310,9 @@ class Streaming:
             queries = check_queries_to_come(self, len(both), **({"groups": None, "times": None} | told))
             self._far = self._learn_far(both.X, rest, verdict, queries, engine, rng, report, None)
         with report.stage("trees"):
-            self._learn_trees(both.X, rest, verdict, rng.spawn(1)[0], report, None)
+            own_rng = rng.spawn(1)[0]
+            begun = self._begin_trees(both.X, rest, verdict.rows, own_rng, report, None)
+            self._learn_trees(both.X, rest, verdict, begun, own_rng, report)
         self._number_in_table(both.numbers)
 
     def _verdict(self: Any, engine, both: Drawn, rest: Array, n_neighbors: int, n_judges: int, rng, report) -> Verdict:

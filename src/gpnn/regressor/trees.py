@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpnn.common.types import Array
 from gpnn.engines import Noise
 from gpnn.stages.few import FEW
 from gpnn.stages.judges import Verdict
 from gpnn.stages.shapes import fit_shape
-from gpnn.stages.trees import Trees, learn_trees
+from gpnn.stages.trees import FewTrees, Trees, few_trees, learn_trees
 
 
 class BesideTrees:
@@ -19,19 +22,33 @@ class BesideTrees:
     _trees: Trees | None = None
     """None: the process answers by itself."""
 
+    def _begin_trees(
+        self: Any, X: Array, y: Array, rows: NDArray, rng: np.random.Generator, report: dict, noise: Noise | None
+    ) -> Callable[[], FewTrees | None]:
+        """The first few, which need judges' numbers and no law: grown at the first call, whoever has a thread to spare.
+        None if trees may have no say."""
+        learned = "candidates" in report and self.holdout == "random" and self.return_rows
+        asked = self.trees and learned and len(X) >= FEW and noise is None
+        return cache(lambda: few_trees(X, self.whitener_.transform_y(y), rows, rng) if asked else None)
+
     def _learn_trees(
-        self: Any, X: Array, y: Array, verdict: Verdict, rng: np.random.Generator, report: dict, noise: Noise | None
+        self: Any,
+        X: Array,
+        y: Array,
+        verdict: Verdict,
+        begun: Callable[[], FewTrees | None],
+        rng: np.random.Generator,
+        report: dict,
     ) -> None:
         """_trees, if judges gain by them, and the shape of errors with them. verdict: of all others that answer."""
         self._trees = None
-        for_gaps = self._far is not None and self._far.mixture.edge == -np.inf
-        if not self.trees or "candidates" not in report or self.holdout != "random" or not self.return_rows:
+        if self._far is not None and self._far.mixture.edge == -np.inf:
             return
-        if len(X) < FEW or noise is not None or for_gaps:
+        if (few := begun()) is None:
             return
         y, local = self.whitener_.transform_y(y), self.calibration == "local"
         told = report["trees"] = {}
-        found = learn_trees(X, y, verdict.rows, verdict.law, local, self.n_jobs, rng, told)
+        found = learn_trees(X, y, verdict.rows, verdict.law, local, self.n_jobs, rng, told, few)
         if found is not None:
             self._trees, residuals = found
             self.shape_, report["shapes"] = fit_shape(residuals, rng)

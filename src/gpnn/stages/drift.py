@@ -61,9 +61,10 @@ def drift(near: Near, far: Far, engine: Engine, rng: np.random.Generator) -> flo
     found = engine.neighbors(index.points(judges), sought).indices
     apart = np.abs(index.order[found].astype(np.int64) - index.order[judges].astype(np.int64)[:, None])
     as_many = rng.random(apart.shape) > _CLOSE * (2 - _CLOSE)  # were the rows in random order
-    whole = first_shown(found, apart > _CLOSE * n, m)[0] & first_shown(found, (apart > 0) & as_many, m)[0]
-    found, apart, as_many, asked, judges = found[whole], apart[whole], as_many[whole], len(judges), judges[whole]
-    without, usual = (first_shown(found, shown, m)[1] for shown in (apart > _CLOSE * n, (apart > 0) & as_many))
+    both, asked = (apart > _CLOSE * n, (apart > 0) & as_many), len(judges)
+    whole = np.all([np.count_nonzero(shown, axis=1) >= m for shown in both], axis=0)
+    found, judges = found[whole], judges[whole]
+    without, usual = (first_shown(found, shown[whole], m)[1] for shown in both)
     (law, nested), (usual_law, _) = (predicted(few, engine, judges, of, rng) for of in (without, usual))
     after, before = ((engine.y[judges] - of.mean) ** 2 / of.variance for of in (law, usual_law))
     support = far.support(Answer(law, nested[:, -1], np.zeros(len(judges)), nested))

@@ -26,7 +26,7 @@ from gpnn.stages.judges import Verdict
 from gpnn.stages.mixing import Claims, fit_mixture
 from gpnn.stages.near import Near
 from gpnn.stages.refinement import refine
-from gpnn.stages.rims import learn_rim
+from gpnn.stages.rims import Rim, learn_rim
 from gpnn.stages.selection import score
 from gpnn.stages.whitening import Whitener
 
@@ -54,11 +54,12 @@ def learn_far(
     rng: np.random.Generator,
     progress: str | None = None,
     noise: Noise | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Far:
     """From X (n, d) in the user's columns and y (n,) in whitened units.
 
     verdict: of random judges on the local process; queries: what was said of those to come; whitening: of the columns,
-    before there is a metric.
+    before there is a metric; meanwhile: what else is to be done, by one thread, where queries are like random rows.
     """
     n, d = X.shape
     rows = rng.choice(n, min(n, _NEAR_ROWS, max(_FEWEST_ROWS, _NEAR_NUMBERS // d)), replace=False)
@@ -69,27 +70,34 @@ def learn_far(
     sample = _Sample(X[rows], y[rows], n_learned, whitener, near, hiding, engine, of_rows, verdict.calibration.alpha)
     first, *more = hiding.folds(rng)
 
-    def in_turn(tasks: list[partial]) -> list[_Judged]:
-        return in_parallel(tasks, rng, engine.n_learners, progress)
+    claimed = _claimed(X, near, verdict, engine)
+    edge = -np.inf if hiding.everywhere else float(np.log(np.quantile(claimed, 1 - OUTSIDE)))
+
+    def in_turn(tasks: list[partial], beside: Sequence[Callable[[], object]] = ()) -> list[_Judged]:
+        return in_parallel(tasks, rng, engine.n_learners, progress, beside)
+
+    seeds: list[int] = []
+    rims: list[Rim | None] = []
+
+    def at_rims() -> None:
+        seeds.extend(int(rng.integers(2**31)) for _ in (first, *more))
+        rims.append(None if hiding.everywhere else learn_rim(near, engine, edge, OUTSIDE, rng))
 
     judged = in_turn([partial(sample.judged, first, _KERNELS[0], with_trend) for with_trend in (False, True)])
     with_trend = _score(judged[1]) < _score(judged[0])
     kernels = (_KERNELS[k % 2] for k in range(1, 1 + len(more)))
-    judged = judged[with_trend : with_trend + 1] + in_turn(
-        [partial(sample.judged, fold, kernel, with_trend) for fold, kernel in zip(more, kernels, strict=True)]
-    )
-    claimed = _claimed(X, near, verdict, engine)
+    others = [partial(sample.judged, fold, kernel, with_trend) for fold, kernel in zip(more, kernels, strict=True)]
+    beside = (at_rims,) if hiding.everywhere else (meanwhile, at_rims)  # they take longest
+    judged = judged[with_trend : with_trend + 1] + in_turn(others, beside)
     outside = np.argsort(claimed)[-max(_FEWEST_OUTSIDE, round(OUTSIDE * len(claimed))) :]
     law = verdict.law[outside]
     squared = np.mean((y[verdict.rows[outside]] - law.mean) ** 2 - (law.variance - law.own))
     common = np.log([float(np.median(claimed[outside])), max(float(squared), 1e-300)])
-    edge = -np.inf if hiding.everywhere else float(np.log(np.quantile(claimed, 1 - OUTSIDE)))
     part = np.concatenate([one.part + number * 2**32 for number, one in enumerate(judged)])
     mixture = fit_mixture(edge, np.concatenate([one.y for one in judged]), _joined(judged), part, common)
     trend = sample.trend(np.arange(n_learned), with_trend)
-    members = [sample.member(one, trend, int(rng.integers(2**31))) for one in judged]
-    rim = None if hiding.everywhere else learn_rim(near, engine, edge, OUTSIDE, rng)
-    return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS), rows[:n_learned], rim)
+    members = [sample.member(one, trend, seed) for one, seed in zip(judged, seeds, strict=True)]
+    return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS), rows[:n_learned], *rims)
 
 
 def _claimed(X: Array, near: Near, verdict: Verdict, engine: Engine) -> Array:

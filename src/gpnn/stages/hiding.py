@@ -130,10 +130,11 @@ class Slabs:
 
         own = self.near[probes, columns]
         low, high = np.minimum(low, own)[:, None], np.maximum(high, own)[:, None]
-        by_column = np.ascontiguousarray(self.near[seen].T)
+        drawn, place = np.unique(columns, return_inverse=True)
+        by_column = np.ascontiguousarray(self.near[np.ix_(seen, drawn)].T)
 
         def mask(part: slice) -> NDArray[np.bool_]:
-            values = by_column[columns[part]]
+            values = by_column[place[part]]
             return _something_left((values >= low[part]) & (values <= high[part]))
 
         return mask

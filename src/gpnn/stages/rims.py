@@ -113,17 +113,28 @@ def _in_balls(
     sizes = np.exp(rng.uniform(np.log(_SMALLEST), np.log(around - m), len(centres))).astype(int)
     queries = balls[np.arange(len(centres)), (sizes * rng.random(len(centres))).astype(int)].astype(np.int64)
     found = engine.neighbors(index.points(queries), around).indices
-    numbers = zip(index.order[found], index.order[balls], sizes, strict=True)  # a shard may have rows of another
-    shown = np.stack([~np.isin(near, ball[:size]) for near, ball, size in numbers])
-    whole, neighbors = first_shown(found, shown, m)
+    numbers = index.order[found], index.order[balls]  # a shard may have rows of another
+    whole, neighbors = first_shown(found, _outside(*numbers, sizes), m)
     return queries[whole], neighbors
+
+
+def _outside(found: NDArray, balls: NDArray, sizes: NDArray) -> NDArray[np.bool_]:
+    """Which of the rows found (q, k) are none of the first `sizes` (q,) of those in the ball (q, b) of the query."""
+    inside = np.zeros(1 + max(found.max(), balls.max()), dtype=bool)
+    shown = np.empty(found.shape, dtype=bool)
+    for query, (near, ball, size) in enumerate(zip(found, balls, sizes, strict=True)):
+        inside[ball[:size]] = True
+        shown[query] = ~inside[near]
+        inside[ball[:size]] = False
+    return shown
 
 
 def first_shown(found: NDArray, shown: NDArray[np.bool_], m: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Which queries see m of their neighbours found (q, k), and the first m that those see."""
-    whole = np.count_nonzero(shown, axis=1) >= m
-    order = np.argsort(~shown[whole], axis=1, kind="stable")[:, :m]
-    return whole, np.take_along_axis(found[whole], order, axis=1).astype(np.int64)
+    count = np.cumsum(shown, axis=1, dtype=np.int32)
+    whole = count[:, -1] >= m
+    first = shown & (count <= m) & whole[:, None]
+    return whole, found[first].reshape(-1, m).astype(np.int64)
 
 
 def predicted(

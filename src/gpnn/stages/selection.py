@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import ndtr
 
 from gpnn.common import metrics
 from gpnn.common.kernels import get_kernel, get_kernel_or_sum
-from gpnn.common.types import Array, Broad, Hyperparameters
+from gpnn.common.types import Array, Broad, Hyperparameters, Prediction
 from gpnn.engines import Engine, Learner, Noise, Probes
 from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
@@ -52,12 +53,15 @@ class Heat:
     """With a linear map from now on."""
     as_sums: int = 0
     """As sums of two kernels from now on, all of them for so many steps before."""
+    least: float = 0.0
+    """What must be expected of them, in `_score`, in case they are ahead after all."""
 
 
 _MAPS = Heat(2, 0.1, (50,) * 6, with_map=True)
 _SUMS = Heat(2, 0.05, (100,) * 3, as_sums=100)
 _HEATS = (Heat(4, 0.2, (100,) * 3), _MAPS, _SUMS)
-_THOROUGH_HEATS = (Heat(4, 0.2, (50,) * 4), _MAPS, _SUMS, Heat(2, 0.05, (50,) * 12))  # if no larger sample follows
+_THOROUGH_HEATS = (Heat(4, 0.2, (50,) * 4), _MAPS, _SUMS, Heat(2, 0.05, (50,) * 12, least=0.001))
+"""If no larger sample follows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,8 @@ class Candidate:
     crps: float = np.inf
     x_map: Array | None = None
     """What whitened rows are multiplied by before `params` apply: (d, d), None for nothing."""
+    losses: Array | None = None
+    """Of each judge: their mean is `score`."""
 
     @property
     def is_sum(self) -> bool:
@@ -85,7 +91,7 @@ class Candidate:
 
     def row(self) -> dict:
         """For the report: what was tried, and its scores."""
-        told = {name: value for name, value in vars(self).items() if name not in ("params", "x_map")}
+        told = {name: value for name, value in vars(self).items() if name not in ("params", "x_map", "losses")}
         return told | {"mapped": self.x_map is not None}
 
 
@@ -209,7 +215,7 @@ class Space:
         law, innovations = predict(space.learner, space.judge, get_kernel_or_sum(candidate.kernel), candidate.params)
         law = fit_calibration(y, law, innovations)(law, innovations)
         rmse, nll, crps = (metric(y, law) for metric in (metrics.rmse, metrics.nll, metrics.crps))
-        return replace(candidate, rmse=rmse, nll=nll, crps=crps)
+        return replace(candidate, rmse=rmse, nll=nll, crps=crps, losses=_losses(y, law))
 
 
 @dataclass(frozen=True)
@@ -241,6 +247,9 @@ def choose(
         space.learner.prepare(space.learn[:500])
     branches: dict[tuple[str, str], Space] = {}
     candidates: list[Candidate] = []
+    heats = _THOROUGH_HEATS if how.thorough else _HEATS
+    last = heats[-1] if how.thorough else None
+    early: list[Candidate] = []  # who went through the last heat before others
 
     def branch(whitening: str, kernel: str) -> Space:
         """From that of the first kernel, whose index suits a metric that was learned."""
@@ -282,14 +291,21 @@ def choose(
 
     def run(heat: Heat) -> None:
         if heat.as_sums:
-            leader = _leaders(candidates, 1)[0]
-            do([as_sum(leader, kernel, heat.as_sums) for kernel in how.sums])
-            best = _score(candidates[0])
-            sums = [one for one in candidates if one.is_sum and (how.only_sums or _score(one) < best + heat.behind)]
-            do([go_on(one, heat.rounds) for one in sums[: heat.places]])
-            return
+            leader, enough = _leaders(candidates, 1)[0], _score(candidates[0]) + heat.behind
+            if last is not None and not how.only_sums and len(leaders := contest(last)) == 1:
+                early.extend(leaders)  # it would be alone in the last heat as well, and leave a core idle
+            beside = [go_on(one, last.rounds) for one in early if last is not None]
+            do(beside + [as_sum(leader, kernel, heat.as_sums) for kernel in how.sums])
+            sums = [one for one in candidates if one.is_sum]
+            enough = min(enough, _score(sums[0]) + heat.behind) if not how.only_sums else np.inf
+            do([go_on(one, heat.rounds) for one in sums[: heat.places] if _score(one) < enough])
+        else:
+            do([go_on(leader, heat.rounds, heat.with_map) for leader in contest(heat)])
+
+    def contest(heat: Heat) -> list[Candidate]:
         leaders = _leaders(candidates, heat.places, heat.behind)
-        do([go_on(leader, heat.rounds, heat.with_map) for leader in leaders])
+        hopeful = leaders[:1] + [one for one in leaders[1:] if _hope(one, leaders[0]) >= heat.least]
+        return [one for one in hopeful if one.is_sum or not early]
 
     def do(tasks: list[_Task]) -> None:
         candidates.extend(_all_of(tasks, rng, engine.n_learners, progress))
@@ -303,8 +319,8 @@ def choose(
         good = _best_of_whitenings(candidates)
         do([in_kernel(known, kernel) for known in good.values() for kernel in others])
         maps = how.maps and rank_of_map(*sample.rows.shape) > 0
-        sums = how.only_sums or can_sum(*sample.rows.shape)
-        for heat in _THOROUGH_HEATS if how.thorough else _HEATS:
+        sums = bool(how.sums) and (how.only_sums or can_sum(*sample.rows.shape))
+        for heat in heats:
             if (maps or not heat.with_map) and (sums or not heat.as_sums):
                 run(heat)
         if how.only_sums:
@@ -398,6 +414,23 @@ def _rivals(candidates: Sequence[Candidate], leaders: Sequence[Candidate], behin
 def score(rmse: float, nll: float) -> float:
     """Mean and law count alike: a tenth of a nat of NLL is worth a tenth of RMSE."""
     return nll + float(np.log(max(rmse, 1e-12)))
+
+
+def _losses(y: Array, law: Prediction) -> Array:
+    """Of each judge: their mean is `score`."""
+    squared = (y - law.mean) ** 2
+    mse = max(float(np.mean(squared)), 1e-24)
+    return 0.5 * (np.log(2 * np.pi * law.variance) + squared / law.variance + np.log(mse) + squared / mse - 1)
+
+
+def _hope(one: Candidate, leader: Candidate) -> float:
+    """What is to be expected of one that is behind, as its judges and the leader's are the same: the mean of the gain,
+    where there is one, given the standard error of their differences."""
+    if one.losses is None or leader.losses is None:
+        return np.inf
+    error = max(float(np.std(one.losses - leader.losses)) / np.sqrt(len(one.losses)), 1e-12)
+    behind = (_score(one) - _score(leader)) / error
+    return error * float(np.exp(-0.5 * behind**2) / np.sqrt(2 * np.pi) - behind * ndtr(-behind))
 
 
 def _score(candidate: Candidate) -> float:

@@ -7,7 +7,7 @@ from rows that are no judges; the judges then say how far the law follows them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,20 +105,43 @@ def _saying(said: Array, law: Prediction) -> Prediction:
     return replace(law, mean=said)
 
 
+class FewTrees(NamedTuple):
+    """The first few, which say whether more are worth their time: places of those among the judges who will weigh them,
+    and numbers of the rows to learn from."""
+
+    judges: NDArray[np.integer]
+    others: NDArray[np.integer]
+    forest: Forest | None
+    """None where judges are too few."""
+
+
+def few_trees(X: Array, y: Array, rows: NDArray[np.integer], rng) -> FewTrees:
+    """For `learn_trees`: no law is needed for them."""
+    some = rng.permutation(len(rows))[: min(_JUDGES, int(_JUDGES_SHARE * len(X)))]
+    others = rng.permutation(np.delete(np.arange(len(X)), rows[some]))[:_ROWS]
+    return FewTrees(some, others, None if len(some) < FEWEST else _grown(X, y, others[:_FEW_ROWS], _FEW_GROWN))
+
+
 def learn_trees(
-    X: Array, y: Array, rows: NDArray[np.integer], law: Prediction, local: bool, n_jobs: int | None, rng, told: dict
+    X: Array,
+    y: Array,
+    rows: NDArray[np.integer],
+    law: Prediction,
+    local: bool,
+    n_jobs: int | None,
+    rng,
+    told: dict,
+    begun: FewTrees | None = None,
 ) -> tuple[Trees, Array] | None:
     """Trees that judges gain by, and the standardised residuals that these have with them. rows: the numbers of the
     judges among X (n, d), y (n,), which is in whitened units; law: what the process says of them; told: for the report.
     """
     told["kept"] = False
-    some = rng.permutation(len(rows))[: min(_JUDGES, int(_JUDGES_SHARE * len(X)))]
-    others = rng.permutation(np.delete(np.arange(len(X)), rows[some]))[:_ROWS]
-    if len(some) < FEWEST:
+    some, others, few = begun or few_trees(X, y, rows, rng)
+    if few is None:
         return None
     judges, outcome, law = X[rows[some]], y[rows[some]], law[some]
     alone = metrics.rmse(outcome, law)
-    few = _grown(X, y, others[:_FEW_ROWS], _FEW_GROWN)
     own = _saying(few(judges, n_jobs), law)
     told["few_rmse"] = metrics.rmse(outcome, own) / alone
     if told["few_rmse"] > _HOPELESS:

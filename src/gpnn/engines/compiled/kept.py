@@ -15,6 +15,7 @@ import llvmlite
 import numba
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.runtime import rtsys
 
 PACKAGE = Path(__file__).parents[2]
 ROOMS = ("common", "engines")  # all compiled functions are in engines, which imports from these alone
@@ -68,7 +69,7 @@ class KeptCode(FunctionCache):
     def load_overload(self, sig, target_context):
         for files in (self._installed, self._cache_file):
             with suppress(Exception):  # damaged files can fail in any way, and there is always the compiler
-                target_context.refresh()
+                rtsys.initialize(target_context)  # all that code needs to run; a refresh is for the compiler, and slow
                 found = files.load(self._index_key(sig, target_context.codegen()))
                 if found is not None:
                     return self._impl.rebuild(target_context, found)
