@@ -12,7 +12,6 @@ from gpnn.common import metrics
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, LocalSolution, Noise
-from gpnn.engines.parallel import for_each_block
 from gpnn.stages.calibration import Calibration, fit_calibration, interval, variance_factor
 from gpnn.stages.holdout import SIZE_JUDGES
 from gpnn.stages.shapes import GAUSSIAN, Shape, fit_shape
@@ -133,16 +132,11 @@ class Judges:
     ) -> tuple[list[dict], int]:
         """How well each size does, and which is to be taken. rmse, nll: what larger ones would change."""
         y = self.whitener.transform_y(self.y[rows])
-        curve: list[dict] = [{} for _ in sizes]
-
-        def one(part: slice) -> None:
-            at, m = part.start, int(sizes[part.start])
-            innovations = solution.innovations[:, :m]
-            law = self._law(rows, solution.mean[:, at], solution.variance[:, at])
+        curve = []
+        for m, mean, variance in zip(sizes, solution.mean.T, solution.variance.T, strict=True):
+            law, innovations = self._law(rows, mean, variance), solution.innovations[:, :m]
             law = fit_calibration(y, law, innovations)(law, innovations)
-            curve[at] = {"n_neighbors": m, "rmse": metrics.rmse(y, law), "nll": metrics.nll(y, law)}
-
-        for_each_block(one, len(sizes), 1, self.engine.n_learners)
+            curve.append({"n_neighbors": int(m), "rmse": metrics.rmse(y, law), "nll": metrics.nll(y, law)})
         best_rmse, best_nll = (min(point[name] for point in curve) for name in ("rmse", "nll"))
         best_rmse, best_nll = best_rmse + rmse, best_nll + nll
         good = [p for p in curve if p["rmse"] <= (1 + _AS_GOOD) * best_rmse and p["nll"] <= best_nll + _AS_GOOD]
