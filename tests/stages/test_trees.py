@@ -6,7 +6,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from gpnn.common.types import Prediction
-from gpnn.stages.trees import Forest, Trees, learn_trees
+from gpnn.stages.trees import Forest, Trees, few_trees, learn_trees
 from gpnn.stages.weighing import Weighing
 
 
@@ -69,7 +69,8 @@ def test_known_noise_is_not_theirs(forest, steps):
 def learned(X, y, mean, std, n_judges=1500):
     rows, told = np.arange(0, 4 * n_judges, 4), {}
     law = Prediction(mean[rows], np.full(len(rows), std**2))
-    return learn_trees(X, y, rows, law, True, 1, np.random.default_rng(0), told), told
+    rng = np.random.default_rng(0)
+    return learn_trees(X, y, rows, law, True, 1, rng, told, few_trees(X, y, rows, rng)), told
 
 
 def test_kept_where_judges_gain(steps):

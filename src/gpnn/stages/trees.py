@@ -131,13 +131,13 @@ def learn_trees(
     n_jobs: int | None,
     rng,
     told: dict,
-    begun: FewTrees | None = None,
+    begun: FewTrees,
 ) -> tuple[Trees, Array] | None:
     """Trees that judges gain by, and the standardised residuals that these have with them. rows: the numbers of the
     judges among X (n, d), y (n,), which is in whitened units; law: what the process says of them; told: for the report.
     """
     told["kept"] = False
-    some, others, few = begun or few_trees(X, y, rows, rng)
+    some, others, few = begun
     if few is None:
         return None
     judges, outcome, law = X[rows[some]], y[rows[some]], law[some]
