@@ -13,7 +13,7 @@ from gpnn import Broad, GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInpu
 from gpnn.calibration import fit_calibration, interval
 from gpnn.engines.cpu.solver import solve, solve_path
 from gpnn.kernels import KERNELS
-from gpnn.stages.selection import Candidate, _hope, _leaders, _rivals
+from gpnn.stages.selection import Candidate, _hope, _leaders, _rivals, _settled
 
 
 def make(n, seed=0):
@@ -354,6 +354,15 @@ def test_no_whitening_takes_more_than_half_of_the_places():
     assert _leaders(everyone, 4) == ahead[:2] + behind[:2]
     assert _leaders(everyone, 2) == ahead[:2]
     assert _leaders(everyone, 1) == ahead[:1]
+
+
+def test_of_those_that_are_as_good_the_better_mean_is_taken():
+    def candidate(rmse, score):
+        return Candidate("diagonal", "matern32", True, Hyperparameters(1.0, 1.0, 0.1), rmse, score - np.log(rmse))
+
+    surer, sharper, behind = candidate(0.05, -5.72), candidate(0.04, -5.71), candidate(0.03, -5.6)
+    assert _settled([behind, sharper, surer]) == [sharper, surer, behind]
+    assert _settled([sharper, candidate(0.06, -5.8)])[0].rmse == 0.06  # clearly better
 
 
 def test_rougher_and_smoother_go_on_beside_sums_that_lead():

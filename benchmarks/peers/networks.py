@@ -4,6 +4,7 @@ import os
 from importlib.metadata import version
 
 import numpy as np
+import torch
 from pytabkit import RealMLP_TD_Regressor, TabM_D_Regressor
 from sklearn.model_selection import train_test_split
 
@@ -26,7 +27,8 @@ class _Network:
         return self
 
     def _trained(self, X, y):
-        return self.make(device="cpu", random_state=self.seed, n_threads=os.cpu_count()).fit(X, y)
+        device = "cuda:0" if torch.cuda.is_available() else "cpu"
+        return self.make(device=device, random_state=self.seed, n_threads=os.cpu_count()).fit(X, y)
 
     def predict(self, X):
         mean = np.asarray(self.model.predict(X), dtype=float).ravel()
