@@ -216,7 +216,7 @@ class Space:
         law, innovations = predict(space.learner, space.judge, get_kernel_or_sum(candidate.kernel), candidate.params)
         law = fit_calibration(y, law, innovations)(law, innovations)
         rmse, nll, crps = (metric(y, law) for metric in (metrics.rmse, metrics.nll, metrics.crps))
-        return replace(candidate, rmse=rmse, nll=nll, crps=crps, losses=_losses(y, law))
+        return replace(candidate, rmse=rmse, nll=nll, crps=crps, losses=losses_of_rows(y, law))
 
 
 @dataclass(frozen=True)
@@ -426,8 +426,8 @@ def score(rmse: float, nll: float) -> float:
     return nll + float(np.log(max(rmse, 1e-12)))
 
 
-def _losses(y: Array, law: Prediction) -> Array:
-    """Of each judge: their mean is `score`."""
+def losses_of_rows(y: Array, law: Prediction) -> Array:
+    """Their mean is `score`, their scatter that of its estimate."""
     squared = (y - law.mean) ** 2
     mse = max(float(np.mean(squared)), 1e-24)
     return 0.5 * (np.log(2 * np.pi * law.variance) + squared / law.variance + np.log(mse) + squared / mse - 1)

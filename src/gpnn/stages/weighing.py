@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 
 from gpnn.common.types import Array, Prediction
 from gpnn.stages.judges import fitted_calibration
+from gpnn.stages.selection import losses_of_rows
 
 FEWEST = 500
 """Judges that can tell weights from noise."""
@@ -96,7 +97,7 @@ def judged(y: Array, laws: Sequence[Prediction], local: bool, rng: np.random.Gen
     calibrated in the same way."""
     part = rng.permutation(len(y)) % _PARTS
     alone, together = (_out_of_part(y, some, local, part) for some in (laws[:1], laws))
-    gains = _losses(y, alone) - _losses(y, together)
+    gains = losses_of_rows(y, alone) - losses_of_rows(y, together)
     error = float(np.std(gains, ddof=1) / np.sqrt(len(y)))
     return Trial(float(np.mean(gains)), error, (y - together.mean) / together.std)
 
@@ -108,11 +109,3 @@ def _out_of_part(y: Array, laws: Sequence[Prediction], local: bool, part: NDArra
         law = fit_weighing(y[outside], [law[outside] for law in laws], local)([law[inside] for law in laws])
         mean[inside], variance[inside] = law.mean, law.variance
     return Prediction(mean, variance)
-
-
-def _losses(y: Array, law: Prediction) -> Array:
-    """Of each row: their mean is NLL + log RMSE, their scatter that of its estimate."""
-    squared = (y - law.mean) ** 2
-    mse = float(np.mean(squared))
-    nll = 0.5 * (np.log(2 * np.pi * law.variance) + squared / law.variance)
-    return nll + 0.5 * (np.log(mse) + squared / mse - 1)
