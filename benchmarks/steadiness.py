@@ -17,7 +17,7 @@ import numpy as np
 from data import split
 from gpnn import GPnnRegressor, GPnnWarning, datasets, regressor
 from gpnn.engines import Probes
-from gpnn.stages.selection import score
+from gpnn.stages.candidates import score
 from report import read_results, write_results
 
 SETS = ("bike", "protein", "houseelectric", "poletele")

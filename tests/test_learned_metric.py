@@ -13,7 +13,7 @@ from gpnn import Broad, GPnnRegressor, GPnnWarning, Hyperparameters, InvalidInpu
 from gpnn.calibration import fit_calibration, interval
 from gpnn.engines.cpu.solver import solve, solve_path
 from gpnn.kernels import KERNELS
-from gpnn.stages.selection import Candidate, _hope, _leaders, _rivals, _settled
+from gpnn.stages.candidates import Candidate, hope, leaders_of, rivals_of, settled
 
 
 def make(n, seed=0):
@@ -339,8 +339,8 @@ def test_hope_is_the_mean_of_the_gains_that_noise_leaves_room_for(rng):
     )
     error = np.std(losses[1] - losses[0]) / 30
     drawn = rng.normal(0.03, error, 1_000_000)  # by how much it is behind, for all we know
-    assert _hope(behind, leader) == pytest.approx(np.mean(np.maximum(-drawn, 0)), rel=0.02)
-    assert _hope(replace(behind, losses=None), leader) == np.inf
+    assert hope(behind, leader) == pytest.approx(np.mean(np.maximum(-drawn, 0)), rel=0.02)
+    assert hope(replace(behind, losses=None), leader) == np.inf
 
 
 def test_no_whitening_takes_more_than_half_of_the_places():
@@ -351,9 +351,9 @@ def test_no_whitening_takes_more_than_half_of_the_places():
     behind = [candidate("diagonal", kernel, 10 + nll) for nll, kernel in enumerate(KERNELS)]
     again, unrefined = candidate("full", next(iter(KERNELS)), 0.5), candidate("ranks", "rbf", -1.0, refined=False)
     everyone = [*behind, again, *ahead, unrefined]
-    assert _leaders(everyone, 4) == ahead[:2] + behind[:2]
-    assert _leaders(everyone, 2) == ahead[:2]
-    assert _leaders(everyone, 1) == ahead[:1]
+    assert leaders_of(everyone, 4) == ahead[:2] + behind[:2]
+    assert leaders_of(everyone, 2) == ahead[:2]
+    assert leaders_of(everyone, 1) == ahead[:1]
 
 
 def test_of_those_that_are_as_good_the_better_mean_is_taken():
@@ -361,8 +361,8 @@ def test_of_those_that_are_as_good_the_better_mean_is_taken():
         return Candidate("diagonal", "matern32", True, Hyperparameters(1.0, 1.0, 0.1), rmse, score - np.log(rmse))
 
     surer, sharper, behind = candidate(0.05, -5.72), candidate(0.04, -5.71), candidate(0.03, -5.6)
-    assert _settled([behind, sharper, surer]) == [sharper, surer, behind]
-    assert _settled([sharper, candidate(0.06, -5.8)])[0].rmse == 0.06  # clearly better
+    assert settled([behind, sharper, surer]) == [sharper, surer, behind]
+    assert settled([sharper, candidate(0.06, -5.8)])[0].rmse == 0.06  # clearly better
 
 
 def test_rougher_and_smoother_go_on_beside_sums_that_lead():
@@ -372,7 +372,7 @@ def test_rougher_and_smoother_go_on_beside_sums_that_lead():
     alike = [Candidate("diagonal", kernel, True, params, 1.0, 0.06 * i) for i, kernel in enumerate(kernels)]
     other = Candidate("ranks", "matern32", True, params, 1.0, 0.01)
     everyone = [*alike, other, Candidate("diagonal", "matern32", False, params, 1.0, 0.0)]
-    assert _rivals(everyone, alike[:2], np.inf) == [alike[3]]  # of the leader's whitening, and refined
-    assert _rivals(everyone, alike[1:3], np.inf) == [alike[0], alike[3]]
-    assert _rivals(everyone, alike[:2], behind=0.1) == []  # too far behind for the largest sample
-    assert _rivals(everyone, [alike[0], alike[3]], np.inf) == []
+    assert rivals_of(everyone, alike[:2], np.inf) == [alike[3]]  # of the leader's whitening, and refined
+    assert rivals_of(everyone, alike[1:3], np.inf) == [alike[0], alike[3]]
+    assert rivals_of(everyone, alike[:2], behind=0.1) == []  # too far behind for the largest sample
+    assert rivals_of(everyone, [alike[0], alike[3]], np.inf) == []

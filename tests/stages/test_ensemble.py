@@ -5,8 +5,8 @@ import numpy as np
 from gpnn import GPnnRegressor, Hyperparameters
 from gpnn.common.kernels import get_kernel
 from gpnn.engines import make_engine
+from gpnn.stages.candidates import Candidate
 from gpnn.stages.ensemble import Companion, Ensemble, Together, contenders
-from gpnn.stages.selection import Candidate
 from gpnn.stages.weighing import Weighing
 from gpnn.stages.whitening import Whitener
 

@@ -32,6 +32,7 @@ from gpnn.regressor.streaming import Streaming
 from gpnn.regressor.targets import SeveralTargets, same_rows, several
 from gpnn.regressor.trees import BesideTrees
 from gpnn.stages.calibration import LocalScale
+from gpnn.stages.candidates import score
 from gpnn.stages.drift import factors_to_come
 from gpnn.stages.ensemble import Contender, contenders
 from gpnn.stages.estimation import estimate_from_rows
@@ -45,7 +46,7 @@ from gpnn.stages.mean import MEANS, add_mean, fit_mean, make_mean, means_at
 from gpnn.stages.near import Near
 from gpnn.stages.noise import check_new_noise, check_noise, known_noise, moments
 from gpnn.stages.recalibration import UNCHANGED, rescaled
-from gpnn.stages.selection import LARGER_SAMPLES, SUMS, Effort, Sample, choose, score, settle
+from gpnn.stages.selection import LARGER_SAMPLES, SUMS, Effort, Sample, choose, settle
 from gpnn.stages.shapes import GAUSSIAN, Shape
 from gpnn.stages.suspects import Suspects, leave_out_suspects
 from gpnn.stages.validation import check_new_rows, check_settings, check_training_data

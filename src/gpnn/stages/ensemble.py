@@ -17,10 +17,10 @@ from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, Noise
 from gpnn.engines.index import NeighborIndex
 from gpnn.stages.calibration import LocalScale
+from gpnn.stages.candidates import Candidate, best_of_kinds
 from gpnn.stages.far import Far
 from gpnn.stages.judges import Verdict
 from gpnn.stages.near import Answer, Near
-from gpnn.stages.selection import Candidate, best_of_kinds
 from gpnn.stages.weighing import Weighing
 from gpnn.stages.whitening import Whitener, in_metric_of
 

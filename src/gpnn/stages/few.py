@@ -19,10 +19,11 @@ from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, LocalSolution, Noise
 from gpnn.engines.parallel import for_each_block
 from gpnn.stages.calibration import Calibration
+from gpnn.stages.candidates import Candidate
 from gpnn.stages.holdout import Holdout, Rows
 from gpnn.stages.judges import Judges, fitted_calibration
 from gpnn.stages.refinement import refine
-from gpnn.stages.selection import Candidate, Sample
+from gpnn.stages.selection import Sample
 from gpnn.stages.whitening import Whitener
 
 FEW = 2000

@@ -20,6 +20,7 @@ from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, Learner, Neighborhoods, Noise, Probes
 from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
+from gpnn.stages.candidates import score
 from gpnn.stages.far import LEVELS, NEIGHBORS, OUTSIDE, Far, Member, Trend
 from gpnn.stages.hiding import Fold, Groups, Hiding, Mask, Rows, Slabs, Times, nearest_seen
 from gpnn.stages.judges import Verdict
@@ -27,7 +28,6 @@ from gpnn.stages.mixing import Claims, fit_mixture
 from gpnn.stages.near import Near
 from gpnn.stages.refinement import refine
 from gpnn.stages.rims import Rim, learn_rim
-from gpnn.stages.selection import score
 from gpnn.stages.whitening import Whitener
 
 FEWEST_JUDGES = 50

@@ -6,19 +6,28 @@ judges; what they started from stands for election too, so that a refinement whi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtr
 
 from gpnn.common import metrics
 from gpnn.common.kernels import get_kernel, get_kernel_or_sum
-from gpnn.common.types import Array, Broad, Hyperparameters, Prediction
+from gpnn.common.types import Array, Broad, Hyperparameters
 from gpnn.engines import Engine, Learner, Noise, Probes
 from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
+from gpnn.stages.candidates import (
+    CLOSE,
+    Candidate,
+    best_of_whitenings,
+    hope,
+    leaders_of,
+    losses_of_rows,
+    priced_score,
+    rivals_of,
+    settled,
+)
 from gpnn.stages.estimation import estimate
 from gpnn.stages.holdout import Holdout
 from gpnn.stages.refinement import predict, promise_of_map, rank_of_map, refine, refine_map, start_in
@@ -31,21 +40,17 @@ _JUDGES, _MORE_JUDGES = 1500, 6000  # on the first sample, and on larger ones
 _FIRST, _MORE = (40, 60), (100,)  # Adam steps by round of the first kernel, and again where that looked well
 _NEXT, _LAST = (50, 50), (100,) * 2  # of other kernels, in its metric; on larger samples
 _PROMISE = 0.02  # of a map, in `promise_of_map`: with less, it is not learned
-_MAP_PRICE, _SUM_PRICE = 0.01, 0.03  # what they must gain in `_score`: without, a metric is easier to read, and quicker
 SUMS = ("matern32+matern32", "matern32+exponential", "exponential+exponential")
 """That are tried; those of two rougher or smoother kernels were never clearly better."""
 _BROAD = Broad(0.3, 4.0)  # where the second part begins: of lengthscales, in those of the first
 _FEWEST_SUMMED, _MOST_SUMMED = 2000, 100  # rows, columns
 _FIRST_KERNEL = "exponential"
-_RIVALS, _CLOSE = ("exponential", "matern32"), 0.1  # kernels; how far behind in `_score` to go on to the largest
-_AS_GOOD = 0.03  # in `_score` on a larger sample: less is chance
-_CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `_score`: it is not tried with the others
 _BLOCKS, _BLOCK_SIZE = 5, 200
 
 
 @dataclass(frozen=True)
 class Heat:
-    """How many leading pairs go on, if they are no farther behind than that in `_score`; for how many steps."""
+    """How many leading pairs go on, if they are no farther behind than that in `priced_score`; for how many steps."""
 
     places: int
     behind: float
@@ -55,7 +60,7 @@ class Heat:
     as_sums: int = 0
     """As sums of two kernels from now on, all of them for so many steps before."""
     least: float = 0.0
-    """What must be expected of them, in `_score`, in case they are ahead after all."""
+    """What must be expected of them, in `priced_score`, in case they are ahead after all."""
 
 
 _MAPS = Heat(2, 0.1, (50,) * 6, with_map=True)
@@ -63,37 +68,6 @@ _SUMS = Heat(2, 0.05, (100,) * 3, as_sums=100)
 _HEATS = (Heat(4, 0.2, (100,) * 3), _MAPS, _SUMS)
 _THOROUGH_HEATS = (Heat(4, 0.2, (50,) * 4), _MAPS, _SUMS, Heat(2, 0.05, (50,) * 12, least=0.001))
 """If no larger sample follows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """One way to predict, and how it did on the judges, with the variances calibrated there."""
-
-    whitening: str
-    kernel: str
-    refined: bool
-    params: Hyperparameters
-    rmse: float = np.inf
-    nll: float = np.inf
-    crps: float = np.inf
-    x_map: Array | None = None
-    """What whitened rows are multiplied by before `params` apply: (d, d), None for nothing."""
-    losses: Array | None = None
-    """Of each judge: their mean is `score`."""
-
-    @property
-    def is_sum(self) -> bool:
-        """Of two kernels."""
-        return "+" in self.kernel
-
-    @property
-    def price(self) -> float:
-        return (0.0 if self.x_map is None else _MAP_PRICE) + (_SUM_PRICE if self.is_sum else 0.0)
-
-    def row(self) -> dict:
-        """For the report: what was tried, and its scores."""
-        told = {name: value for name, value in vars(self).items() if name not in ("params", "x_map", "losses")}
-        return told | {"mapped": self.x_map is not None}
 
 
 _Task = Callable[[np.random.Generator], list[Candidate]]
@@ -292,32 +266,32 @@ def choose(
 
     def run(heat: Heat) -> None:
         if heat.as_sums:
-            leader, enough = _leaders(candidates, 1)[0], _score(candidates[0]) + heat.behind
+            leader, enough = leaders_of(candidates, 1)[0], priced_score(candidates[0]) + heat.behind
             if last is not None and not how.only_sums and len(leaders := contest(last)) == 1:
                 early.extend(leaders)  # it would be alone in the last heat as well, and leave a core idle
             beside = [go_on(one, last.rounds) for one in early if last is not None]
             do(beside + [as_sum(leader, kernel, heat.as_sums) for kernel in how.sums])
             sums = [one for one in candidates if one.is_sum]
-            enough = min(enough, _score(sums[0]) + heat.behind) if not how.only_sums else np.inf
-            do([go_on(one, heat.rounds) for one in sums[: heat.places] if _score(one) < enough])
+            enough = min(enough, priced_score(sums[0]) + heat.behind) if not how.only_sums else np.inf
+            do([go_on(one, heat.rounds) for one in sums[: heat.places] if priced_score(one) < enough])
         else:
             do([go_on(leader, heat.rounds, heat.with_map) for leader in contest(heat)])
 
     def contest(heat: Heat) -> list[Candidate]:
-        leaders = _leaders(candidates, heat.places, heat.behind)
-        hopeful = leaders[:1] + [one for one in leaders[1:] if _hope(one, leaders[0]) >= heat.least]
+        leaders = leaders_of(candidates, heat.places, heat.behind)
+        hopeful = leaders[:1] + [one for one in leaders[1:] if hope(one, leaders[0]) >= heat.least]
         return [one for one in hopeful if one.is_sum or not early]
 
     def do(tasks: list[_Task]) -> None:
         candidates.extend(_all_of(tasks, rng, engine.n_learners, progress))
-        candidates.sort(key=_score)
+        candidates.sort(key=priced_score)
 
     one, *others = sorted(kernels, key=lambda kernel: kernel != _FIRST_KERNEL)
     do([begin(whitening, one) for whitening in spaces])
-    good = _best_of_whitenings(candidates)
+    good = best_of_whitenings(candidates)
     if how.refined:
         do([go_on(known, _MORE) for known in good.values()])
-        good = _best_of_whitenings(candidates)
+        good = best_of_whitenings(candidates)
         do([in_kernel(known, kernel) for known in good.values() for kernel in others])
         maps = how.maps and rank_of_map(*sample.rows.shape) > 0
         sums = bool(how.sums) and (how.only_sums or can_sum(*sample.rows.shape))
@@ -349,8 +323,8 @@ def settle(
 
     More rows lie closer together, and what is best then need not be what was best among few.
     """
-    finalists = _leaders(candidates, n_finalists)
-    finalists += _rivals(candidates, finalists, np.inf if n_finalists > 2 else _CLOSE)
+    finalists = leaders_of(candidates, n_finalists)
+    finalists += rivals_of(candidates, finalists, np.inf if n_finalists > 2 else CLOSE)
     alone = len(finalists) == 1
     threads, steps, progress = (engine.n_learners, progress, None) if alone else (1, None, progress)
     spaces = {
@@ -365,83 +339,8 @@ def settle(
             space.refined(begun, _LAST, own_rng, steps),
         ]
 
-    return _settled(_all_of([task_of(begun) for begun in finalists], rng, engine.n_learners, progress))
-
-
-def _settled(candidates: list[Candidate]) -> list[Candidate]:
-    """The best first; of those that are as good as the best, the one whose means are: variances will be calibrated,
-    and nothing mends a mean (House Electric)."""
-    candidates = sorted(candidates, key=_score)
-    good = [one for one in candidates if _score(one) <= _score(candidates[0]) + _AS_GOOD]
-    first = min(good, key=lambda one: one.rmse)
-    return [first] + [one for one in candidates if one is not first]
+    return settled(_all_of([task_of(begun) for begun in finalists], rng, engine.n_learners, progress))
 
 
 def _all_of(tasks: list[_Task], rng: np.random.Generator, n_jobs: int | None, progress: str | None) -> list[Candidate]:
     return [candidate for found in in_parallel(tasks, rng, n_jobs, progress) for candidate in found]
-
-
-def _best_of_whitenings(candidates: Sequence[Candidate]) -> dict[str, Candidate]:
-    """Of those that are not clearly worse than others. candidates: the best first."""
-    enough = _score(candidates[0]) + _CLEARLY_WORSE
-    return {candidate.whitening: candidate for candidate in reversed(candidates) if _score(candidate) < enough}
-
-
-def _leaders(candidates: Sequence[Candidate], n: int, behind: float = np.inf) -> list[Candidate]:
-    """The best refined candidate of each of the n leading pairs, of which no whitening has more than half if n > 2:
-    what is behind on few rows may be ahead on many, but not if it is too far behind."""
-    best = best_of_kinds([candidate for candidate in sorted(candidates, key=_score) if candidate.refined])
-    most = n // 2 if n > 2 else n
-    places: Counter[str] = Counter()
-    leaders: list[Candidate] = []
-    for candidate in best:
-        if leaders and _score(candidate) > _score(leaders[0]) + behind:
-            break
-        places[candidate.whitening] += 1
-        if places[candidate.whitening] <= most:
-            leaders.append(candidate)
-    return leaders[:n]
-
-
-def best_of_kinds(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The first of each whitening and kernel, with a map or without. candidates: the best first."""
-    best: dict[tuple[str, str, bool], Candidate] = {}
-    for candidate in candidates:
-        best.setdefault((candidate.whitening, candidate.kernel, candidate.x_map is None), candidate)
-    return list(best.values())
-
-
-def _rivals(candidates: Sequence[Candidate], leaders: Sequence[Candidate], behind: float) -> list[Candidate]:
-    """The leader's whitening with each of `_RIVALS` that is not among the leaders, if no farther behind than that.
-    Which is best changes with the number of rows, for the rougher (House Electric) or the smoother one (covtype)."""
-    kinds, best = {(one.whitening, one.kernel) for one in leaders}, _score(leaders[0]) + behind
-    rest = [one for one in sorted(candidates, key=_score) if one.refined and _score(one) < best]
-    wanted = [kind for kernel in _RIVALS if (kind := (leaders[0].whitening, kernel)) not in kinds]
-    alike = ([one for one in rest if (one.whitening, one.kernel) == kind] for kind in wanted)
-    return [those[0] for those in alike if those]
-
-
-def score(rmse: float, nll: float) -> float:
-    """Mean and law count alike: a tenth of a nat of NLL is worth a tenth of RMSE."""
-    return nll + float(np.log(max(rmse, 1e-12)))
-
-
-def losses_of_rows(y: Array, law: Prediction) -> Array:
-    """Their mean is `score`, their scatter that of its estimate."""
-    squared = (y - law.mean) ** 2
-    mse = max(float(np.mean(squared)), 1e-24)
-    return 0.5 * (np.log(2 * np.pi * law.variance) + squared / law.variance + np.log(mse) + squared / mse - 1)
-
-
-def _hope(one: Candidate, leader: Candidate) -> float:
-    """What is to be expected of one that is behind, as its judges and the leader's are the same: the mean of the gain,
-    where there is one, given the standard error of their differences."""
-    if one.losses is None or leader.losses is None:
-        return np.inf
-    error = max(float(np.std(one.losses - leader.losses)) / np.sqrt(len(one.losses)), 1e-12)
-    behind = (_score(one) - _score(leader)) / error
-    return error * float(np.exp(-0.5 * behind**2) / np.sqrt(2 * np.pi) - behind * ndtr(-behind))
-
-
-def _score(candidate: Candidate) -> float:
-    return score(candidate.rmse, candidate.nll) + candidate.price

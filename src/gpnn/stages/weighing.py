@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from gpnn.common.types import Array, Prediction
+from gpnn.stages.candidates import losses_of_rows
 from gpnn.stages.judges import fitted_calibration
-from gpnn.stages.selection import losses_of_rows
 
 FEWEST = 500
 """Judges that can tell weights from noise."""
