@@ -84,6 +84,7 @@ _LATER: dict[str, Any] = {
     "_typical_noise": float | None,
     "target_scale_": TargetScale,
     "columns_": NDArray[np.integer] | None,
+    "_tree_columns": NDArray[np.integer] | None,
     "_ranges": Array | None,
     "_ensemble": Ensemble | None,
     "_trees": Trees | None,
@@ -97,6 +98,7 @@ _BEFORE = {
     "_recent": None,
     "target_scale_": TargetScale(),
     "columns_": None,
+    "_tree_columns": None,
     "_ranges": None,
     "_ensemble": None,
     "_trees": None,
@@ -429,7 +431,8 @@ def _check_sizes(model: GPnnRegressor) -> None:
     if model._ensemble is not None:
         _check_ensemble(model._ensemble, d)
     if model._trees is not None:
-        _check_trees(model._trees, d)
+        seen = model._tree_columns
+        _check_trees(model._trees, d if seen is None else _n_of(seen, model.n_features_in_))
 
 
 def _check_metric(whitener: Whitener, kernel: str, params: Hyperparameters, d: int) -> None:
@@ -446,8 +449,13 @@ def _n_used(model: GPnnRegressor) -> int:
     d, columns, ranges = model.n_features_in_, model.columns_, model._ranges
     if columns is None:
         return d
-    in_range = columns.ndim == 1 and len(columns) and columns.min() >= 0 and columns.max() < d
-    if not in_range or len(columns) >= d or ranges is None or ranges.shape != (3, d):
+    if _n_of(columns, d) >= d or ranges is None or ranges.shape != (3, d):
+        raise ValueError(f"{len(columns)} of {d} columns, and no ranges of all")
+    return len(columns)
+
+
+def _n_of(columns: NDArray[np.integer], d: int) -> int:
+    if columns.ndim != 1 or len(columns) == 0 or columns.min() < 0 or columns.max() >= d:
         raise ValueError(f"columns of the shape {columns.shape} of {d}")
     return len(columns)
 

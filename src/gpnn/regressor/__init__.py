@@ -227,9 +227,9 @@ class GPnnRegressor(
         report = FitReport(n=len(kept) + len(weightless.rows), d=X.shape[1], jitter=0.0, engine=described)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         with report.stage("columns"):
-            X = self._screen(X, y, engine, report)
+            self._screen(X, y, engine, report)
         with report.stage("target scale"):
-            y = self._scaled(X, y, noise, engine, report)
+            y = self._scaled(self._used(X), y, noise, engine, report)
         leave_out_suspects(self, X, y, queries, engine, rng, report, noise)
         weightless.number_rows_of(self, kept, report)
         self._n_seen = report["n"]
@@ -237,8 +237,11 @@ class GPnnRegressor(
         self.fit_report_ = dict(report, n_neighbors=self.n_neighbors_, peak_memory=peak_memory())
         return self
 
-    def _fit_without(self, suspects: Suspects, X, y, queries, engine: Engine, rng, report, noise=None) -> Prediction:
-        """The stages, on all rows but the suspects. Returns the laws of the calibration rows, each from the others."""
+    def _fit_without(
+        self, suspects: Suspects, X, seen, y, queries, engine: Engine, rng, report, noise=None
+    ) -> Prediction:
+        """The stages, on all rows but the suspects; seen (n, k): what trees see of them. Returns the laws of the
+        calibration rows, each from the others."""
         n = len(X)
         with report.stage("hold out"):
             holdout = self._hold_out(X, y, engine, rng)
@@ -264,7 +267,8 @@ class GPnnRegressor(
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
             for_far, for_factors, for_trees = rng.spawn(3)
-            trees = self._begin_trees(X, y, verdict.rows, for_trees, report, noise)
+            seen = X if seen.shape == X.shape else seen[kept]
+            trees = self._begin_trees(seen, y, verdict.rows, for_trees, report, noise)
             self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise, trees)
             outcome, near, n_parts = self.whitener_.transform_y(y[verdict.rows]), self._near(), holdout.n_parts
             self._factors = factors_to_come(near, self._far, engine, outcome, verdict.law, n_parts, for_factors)
@@ -273,7 +277,7 @@ class GPnnRegressor(
             with report.stage("ensemble"):
                 verdict = self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
         with report.stage("trees"):
-            self._learn_trees(X, y, verdict, trees, for_trees, report)
+            self._learn_trees(seen, y, verdict, trees, for_trees, report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 self._return_rows_to_ensemble(X, y, engine, rng, noise)
@@ -467,9 +471,10 @@ class GPnnRegressor(
 
     def _inner_law(self, X, engine: Engine, known=None, near: Near | None = None) -> tuple[Prediction, float]:
         """What `_law` gives, of y on the scale that was learned."""
-        X = self._used(X)
+        seen, X = None if self._trees is None else self._seen_by_trees(X), self._used(X)
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
-        law, jitter = answer(near or self._answering(), self._far, engine, X, self._bar("predict"), known, self._trees)
+        settings = self._bar("predict"), known, self._trees, seen
+        law, jitter = answer(near or self._answering(), self._far, engine, X, *settings)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 
     def _in_units_of_y(self, X, law: Prediction) -> Prediction:

@@ -128,12 +128,12 @@ class JointLaws(DistributionRegressor):
         check_is_fitted(self)
         self._refuse_ensemble("What rows have in common is a question")
         engine = self._holding_engine()
-        near, rows = Listening(**vars(self._near())), self._used(check_new_rows(self, X))
-        law, jitter = self._inner_law(rows, engine, check_new_noise(self, len(rows), noise_variance), near)
+        near, X = Listening(**vars(self._near())), check_new_rows(self, X)
+        law, jitter = self._inner_law(X, engine, check_new_noise(self, len(X), noise_variance), near)
         self._warn_of_jitter(jitter)
         if self._far is not None and np.isfinite(self._far.mixture.edge):
             warn_of_queries_outside(law.support)
-        return law, near, rows, engine
+        return law, near, self._used(X), engine
 
     def _refuse_ensemble(self, what: str) -> None:
         raise NotImplementedError

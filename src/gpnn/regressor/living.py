@@ -54,12 +54,11 @@ class Living:
                 "prediction uses."
             )
         self._check_on_scale(y)
-        X = self._used(X)
         y = self.target_scale_(y)
         if len(X):
             noise = self._noise_of_new(len(X), **told)
             self._follow(X, y, noise)
-            self._insert(X, y, noise, self._n_seen + places)
+            self._insert(self._used(X), y, noise, self._n_seen + places)
         if self._row_means is not None and len(self._row_means) < self._n_seen + n_came:
             self._row_means = np.append(self._row_means, np.zeros(self._n_seen + n_came - len(self._row_means)))
         self._n_seen += n_came

@@ -298,6 +298,7 @@ class Streaming:
         rng, judges = np.random.default_rng(learned.seed), learned.judges
         engine = self._make_engine().hold(self.index_, self._y)
         both = Drawn.joined([judges, learned.sample])
+        seen = self._seen_by_trees(both.X)
         both = replace(both, X=self._used(both.X), y=self.target_scale_(both.y))
         rest = add_mean(self.mean_, both.X, both.y, -1.0, self.n_jobs)
         with report.stage("calibrate"):
@@ -311,8 +312,8 @@ class Streaming:
             self._far = self._learn_far(both.X, rest, verdict, queries, engine, rng, report, None)
         with report.stage("trees"):
             own_rng = rng.spawn(1)[0]
-            begun = self._begin_trees(both.X, rest, verdict.rows, own_rng, report, None)
-            self._learn_trees(both.X, rest, verdict, begun, own_rng, report)
+            begun = self._begin_trees(seen, rest, verdict.rows, own_rng, report, None)
+            self._learn_trees(seen, rest, verdict, begun, own_rng, report)
         self._number_in_table(both.numbers)
 
     def _verdict(self: Any, engine, both: Drawn, rest: Array, n_neighbors: int, n_judges: int, rng, report) -> Verdict:

@@ -90,9 +90,10 @@ def leave_out_suspects(
     noise: Noise | None = None,
 ) -> None:
     """Fit a `GPnnRegressor` without suspects, until nothing stands out any more."""
+    table, seen, X = X, model._seen_by_trees(X), model._used(X)
 
     def fit(suspects: Suspects) -> tuple[Prediction, Array]:
-        law = model._fit_without(suspects, X, y, queries, engine, rng, report, noise)
+        law = model._fit_without(suspects, X, seen, y, queries, engine, rng, report, noise)
         return law, (y[model.calibration_rows_] - law.mean) / law.std
 
     progress, wanted = model._bar("suspects"), model.suspects != "keep"
@@ -117,7 +118,7 @@ def leave_out_suspects(
         report["left_out"], report["sentinels"] = len(suspects), [*suspects.sentinels]
         if len(suspects):
             out = suspects.rows
-            law, _ = model._inner_law(X[out], model._holding_engine(), None if noise is None else noise.known[out])
+            law, _ = model._inner_law(table[out], model._holding_engine(), None if noise is None else noise.known[out])
         rows = suspects.rows if len(suspects) else model.calibration_rows_
         report["suspicious"] = _listed(rows, y[rows], law, len(suspects) > 0, in_units)
         warn_of(suspects, report["suspicious"], len(y))
