@@ -29,18 +29,23 @@ from gpnn.stages.whitening import Whitener
 NEIGHBORS = 31  # of each member
 _ANSWERED = 32_768  # queries whose laws are made at a time: their innovations are held together
 _MANY, _FEW = 0.1, 10  # queries outside the support, of which users are told: a share, and more than a handful
+_ENDS = 0.002, 0.998  # quantiles of a column
 OUTSIDE = 0.01
 """A query is outside the support where fewer random rows than this claim as much variance."""
 
 
 @dataclass(frozen=True)
 class Trend:
-    """A linear function of whitened rows (n, d), which stops growing where the training rows end."""
+    """A linear function of whitened rows (n, d), which stops growing where all but a few training rows end: of those few,
+    a slipped decimal is one."""
 
     weights: Array
     low: Array
     high: Array
     value: float
+    least: float = -np.inf
+    most: float = np.inf
+    """Of y, where it stops too."""
 
     @classmethod
     def fit(cls, Z: Array, y: Array) -> Trend:
@@ -49,7 +54,8 @@ class Trend:
         centred = Z - centre
         gram = centred.T @ centred + 1e-3 * len(Z) / Z.shape[1] * np.eye(Z.shape[1])
         weights = np.linalg.solve(gram, centred.T @ (y - value))
-        return cls(weights, Z.min(axis=0), Z.max(axis=0), value - float(centre @ weights))
+        low, high = np.quantile(Z, _ENDS, axis=0)
+        return cls(weights, low, high, value - float(centre @ weights), float(np.min(y)), float(np.max(y)))
 
     @classmethod
     def none(cls, d: int) -> Trend:
@@ -57,7 +63,8 @@ class Trend:
 
     def __call__(self, Z: Array) -> Array:
         """Row by row: the last digits of a product of matrices depend on how many rows it has."""
-        return (np.clip(np.asarray(Z, dtype=float), self.low, self.high) * self.weights).sum(axis=-1) + self.value
+        Z = np.clip(np.asarray(Z, dtype=float), self.low, self.high)
+        return np.clip((Z * self.weights).sum(axis=-1) + self.value, self.least, self.most)
 
 
 @dataclass(frozen=True)
