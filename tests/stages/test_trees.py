@@ -6,7 +6,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from gpnn.common.types import Prediction
-from gpnn.stages.trees import Forest, Trees, few_trees, learn_trees
+from gpnn.stages.trees import Forest, Trees, begin_trees, learn_trees
 from gpnn.stages.weighing import Weighing
 
 
@@ -74,7 +74,7 @@ def learned(X, y, mean, std, n_judges=1500):
     rows, told = np.arange(0, 4 * n_judges, 4), {}
     law = Prediction(mean[rows], np.full(len(rows), std**2))
     rng = np.random.default_rng(0)
-    return learn_trees(X, y, rows, law, True, 1, rng, told, few_trees(X, y, rows, rng)), told
+    return learn_trees(X, y, rows, law, True, rng, told, begin_trees(X, y, rows, law, rng)), told
 
 
 def blurred(X):
@@ -110,7 +110,7 @@ def test_few_trees_say_where_more_are_hopeless(steps):
     y = np.sin(9 * X).sum(axis=1)
     found, told = learned(X, y, y + 0.01 * np.cos(99 * X[:, 0]), 0.01)
     assert found is None
-    assert told["few_rmse"] > 1.3
+    assert told["few_rmse"] > 1.5
     assert "rmse" not in told
 
 

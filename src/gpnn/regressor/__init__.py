@@ -268,7 +268,7 @@ class GPnnRegressor(
             queries = None if queries is None else queries.of(kept)
             for_far, for_factors, for_trees = rng.spawn(3)
             seen = X if seen.shape == X.shape else seen[kept]
-            trees = self._begin_trees(seen, y, verdict.rows, for_trees, report, noise)
+            trees = self._begin_trees(seen, y, verdict, for_trees, report, noise)
             self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise, trees)
             outcome, near, n_parts = self.whitener_.transform_y(y[verdict.rows]), self._near(), holdout.n_parts
             self._factors = factors_to_come(near, self._far, engine, outcome, verdict.law, n_parts, for_factors)

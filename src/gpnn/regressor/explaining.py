@@ -60,9 +60,7 @@ class Explaining:
                 "which weights cannot be told from offsets. Fit again."
             )
         y_std = self.whitener_.y_std
-        found = explained(
-            self._near(), self._far, self._trees, engine, X, seen, self._numbered, y_std, self._row_means
-        )
+        found = explained(self._near(), self._far, self._trees, engine, X, seen, self._numbered, y_std, self._row_means)
         offset, level = found.offset + self.mean_.predict(X), constant or 0.0
         scale = self.target_scale_.kind
         found = replace(found, columns=self._on_all_columns(found.columns))

@@ -312,7 +312,7 @@ class Streaming:
             self._far = self._learn_far(both.X, rest, verdict, queries, engine, rng, report, None)
         with report.stage("trees"):
             own_rng = rng.spawn(1)[0]
-            begun = self._begin_trees(seen, rest, verdict.rows, own_rng, report, None)
+            begun = self._begin_trees(seen, rest, verdict, own_rng, report, None)
             self._learn_trees(seen, rest, verdict, begun, own_rng, report)
         self._number_in_table(both.numbers)
 

@@ -7,14 +7,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpnn.common.types import Array
 from gpnn.engines import Noise
 from gpnn.stages.few import FEW
 from gpnn.stages.judges import Verdict
 from gpnn.stages.shapes import fit_shape
-from gpnn.stages.trees import FewTrees, Trees, few_trees, learn_trees
+from gpnn.stages.trees import Begun, Trees, begin_trees, learn_trees
 
 
 class BesideTrees:
@@ -23,20 +22,20 @@ class BesideTrees:
     """None: the process answers by itself."""
 
     def _begin_trees(
-        self: Any, X: Array, y: Array, rows: NDArray, rng: np.random.Generator, report: dict, noise: Noise | None
-    ) -> Callable[[], FewTrees | None]:
-        """The first few, which need judges' numbers and no law: grown at the first call, whoever has a thread to spare.
-        None if trees may have no say."""
+        self: Any, X: Array, y: Array, verdict: Verdict, rng: np.random.Generator, report: dict, noise: Noise | None
+    ) -> Callable[[], Begun | None]:
+        """Grown at the first call, whoever has a thread to spare. None if trees may have no say."""
         learned = "candidates" in report and self.holdout == "random" and self.return_rows
         asked = self.trees and learned and len(X) >= FEW and noise is None
-        return cache(lambda: few_trees(X, self.whitener_.transform_y(y), rows, rng) if asked else None)
+        y = self.whitener_.transform_y(y)
+        return cache(lambda: begin_trees(X, y, verdict.rows, verdict.law, rng) if asked else None)
 
     def _learn_trees(
         self: Any,
         X: Array,
         y: Array,
         verdict: Verdict,
-        begun: Callable[[], FewTrees | None],
+        begin: Callable[[], Begun | None],
         rng: np.random.Generator,
         report: dict,
     ) -> None:
@@ -44,11 +43,11 @@ class BesideTrees:
         self._trees = None
         if self._far is not None and self._far.mixture.edge == -np.inf:
             return
-        if (few := begun()) is None:
+        if (begun := begin()) is None:
             return
         y, local = self.whitener_.transform_y(y), self.calibration == "local"
         told = report["trees"] = {}
-        found = learn_trees(X, y, verdict.rows, verdict.law, local, self.n_jobs, rng, told, few)
+        found = learn_trees(X, y, verdict.rows, verdict.law, local, rng, told, begun)
         if found is not None:
             self._trees, residuals = found
             self.shape_, report["shapes"] = fit_shape(residuals, rng)

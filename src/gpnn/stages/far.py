@@ -36,8 +36,8 @@ OUTSIDE = 0.01
 
 @dataclass(frozen=True)
 class Trend:
-    """A linear function of whitened rows (n, d), which stops growing where all but a few training rows end: of those few,
-    a slipped decimal is one."""
+    """A linear function of whitened rows (n, d), which stops growing where all but a few training rows end, of whom one
+    may be a slipped decimal."""
 
     weights: Array
     low: Array

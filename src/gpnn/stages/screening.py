@@ -3,8 +3,8 @@
 The time of learning grows with the columns, and so does the noise in a metric that has a lengthscale for each. Columns
 are ranked twice: by how much of y, or of what is left of it, follows them one at a time, and by what a few boosted
 trees split, which see what columns say together. Small models of the first 16, 32, 64 … of them are tried for as long
-as rows that they have not seen gain by the others. Boosted trees beside the process, whom columns that say little do not
-mislead, see more of them.
+as rows that they have not seen gain by the others. Boosted trees beside the process see more of them: columns that say
+little do not mislead these.
 """
 
 from __future__ import annotations

@@ -22,14 +22,12 @@ _FEW_ROWS = 10_000  # from which few trees learn, to say whether more are worth 
 _HOPELESS = 1.5  # times the process's RMSE, of these few
 _ROWS, _NUMBERS = 100_000, 4_000_000  # that trees learn from, at most: rows, and rows times columns
 _HASTY: dict = {"max_iter": 30, "learning_rate": 0.3, "early_stopping": False}
-_FEW_GROWN: dict = {"max_iter": 100, "learning_rate": 0.1, "early_stopping": False, "max_leaf_nodes": 31}
+_FEW_GROWN: dict = {
+    "max_iter": 100, "learning_rate": 0.1, "early_stopping": False, "max_leaf_nodes": 31,
+}  # fmt: skip
 _GROWN: dict = {
-    "max_iter": 400,
-    "learning_rate": 0.1,
-    "early_stopping": True,
-    "n_iter_no_change": 20,
-    "max_features": 0.7,
-}
+    "max_iter": 400, "learning_rate": 0.1, "early_stopping": True, "n_iter_no_change": 20, "max_features": 0.7,
+}  # fmt: skip
 _ROWS_OF_LEAF, _LEAVES = 150, (31, 255)
 """Larger trees where there are more rows, of random columns, did better than scikit-learn's own settings, on splits of
 thirty real tables."""
@@ -112,64 +110,69 @@ class Grown(NamedTuple):
     """With which as many trees grow again."""
 
 
-class FewTrees(NamedTuple):
-    """The first few, which say whether more are worth their time: places of those among the judges who will weigh them,
-    and numbers of the rows to learn from."""
+class Begun(NamedTuple):
+    """Trees that judges are to weigh."""
 
     judges: NDArray[np.integer]
-    others: NDArray[np.integer]
-    grown: Grown | None
-    """None where judges are too few."""
+    """Places of those who will, among all of them."""
+    grown: list[Grown]
+    """A few, and more where these were not hopeless; from rows that are not those judges'. None if judges are too
+    few."""
+    said: list[Array]
+    """What each says of the judges."""
+    again: bool
+    """Whether there are more rows to grow from."""
 
 
-def few_trees(X: Array, y: Array, rows: NDArray[np.integer], rng) -> FewTrees:
-    """For `learn_trees`: no law is needed for them."""
-    some = rng.permutation(len(rows))[: min(_JUDGES, int(_JUDGES_SHARE * len(X)))]
-    others = rng.permutation(np.delete(np.arange(len(X)), rows[some]))[:_ROWS]
-    return FewTrees(some, others, None if len(some) < FEWEST else _grown(X, y, others[:_FEW_ROWS], _FEW_GROWN))
+def begin_trees(X: Array, y: Array, rows: NDArray[np.integer], law: Prediction, rng) -> Begun:
+    """For `learn_trees`, which takes the same; law may still be without others who answer with the process."""
+    some = rng.permutation(len(rows))[: min(_JUDGES, max(FEWEST, int(_JUDGES_SHARE * len(X))))]
+    if len(some) < FEWEST:
+        return Begun(some, [], [], False)
+    others = rng.permutation(np.delete(np.arange(len(X)), rows[some]))
+    judges, outcome = X[rows[some]], y[rows[some]]
+    grown = [_grown(X, y, others[:_FEW_ROWS], _FEW_GROWN)]
+    said = [grown[0].forest(judges, 1)]
+    if metrics.rmse(outcome, _saying(said[0], law[some])) <= _HOPELESS * metrics.rmse(outcome, law[some]):
+        grown.append(_grown(X, y, others[: _most_rows(X)], _GROWN))
+        said.append(grown[1].forest(judges, 1))
+    return Begun(some, grown, said, len(others) < _most_rows(X))
 
 
 def learn_trees(
-    X: Array,
-    y: Array,
-    rows: NDArray[np.integer],
-    law: Prediction,
-    local: bool,
-    n_jobs: int | None,
-    rng,
-    told: dict,
-    begun: FewTrees,
+    X: Array, y: Array, rows: NDArray[np.integer], law: Prediction, local: bool, rng, told: dict, begun: Begun
 ) -> tuple[Trees, Array] | None:
     """Trees that judges gain by, and the standardised residuals that these have with them. rows: the numbers of the
     judges among X (n, d), y (n,), which is in whitened units; law: what the process says of them; told: for the report.
     """
     told["kept"] = False
-    some, others, few = begun
-    if few is None:
+    if len(begun.grown) == 0:
         return None
-    judges, outcome, law = X[rows[some]], y[rows[some]], law[some]
-    alone = metrics.rmse(outcome, law)
-    own = _saying(few.forest(judges, n_jobs), law)
-    told["few_rmse"] = metrics.rmse(outcome, own) / alone
-    if told["few_rmse"] > _HOPELESS:
+    outcome, law = y[rows[begun.judges]], law[begun.judges]
+    alone, errors = metrics.rmse(outcome, law), [metrics.rmse(outcome, _saying(one, law)) for one in begun.said]
+    told["few_rmse"] = errors[0] / alone
+    if len(begun.grown) == 1:
         return None
-    most = min(_ROWS, _NUMBERS // X.shape[1])
-    larger = _grown(X, y, others[:most], _GROWN)
-    both = (few, own), (larger, _saying(larger.forest(judges, n_jobs), law))
-    grown, own = min(both, key=lambda of: metrics.rmse(outcome, of[1]))
+    best = int(np.argmin(errors))
+    grown, own = begun.grown[best], _saying(begun.said[best], law)
     laws = [law, own]
     trial, weighing = judged(outcome, laws, local, rng), fit_weighing(outcome, laws, local)
     trees = Trees(grown.forest, weighing)
     told |= {
-        "rmse": metrics.rmse(outcome, own) / alone, "trees": len(grown.forest.roots), "weight": trees.weight,
+        "rmse": errors[best] / alone, "trees": len(grown.forest.roots), "weight": trees.weight,
         "gain": trial.gain, "gain_standard_error": trial.error,
     }  # fmt: skip
     told["kept"] = trees.weight > 0 and trial.exceeds(_SURE, _CLEAR)
     if not told["kept"]:
         return None
-    if len(others) < most:  # they have been judged: now the judges' rows too
-        trees = replace(trees, forest=_grown(X, y, rng.permutation(len(X))[:most], grown.settings).forest)
+    if begun.again:  # now that they have been judged, from the judges' rows too
+        every = rng.permutation(len(X))[: _most_rows(X)]
+        trees = replace(trees, forest=_grown(X, y, every, grown.settings).forest)
     return trees, trial.residuals
+
+
+def _most_rows(X: Array) -> int:
+    return min(_ROWS, _NUMBERS // X.shape[1])
 
 
 def gains_of_columns(X: Array, y: Array) -> Array:
@@ -180,10 +183,9 @@ def gains_of_columns(X: Array, y: Array) -> Array:
 
 
 def _grown(X: Array, y: Array, rows: NDArray[np.integer], settings: dict) -> Grown:
-    leaves = {"max_leaf_nodes": int(np.clip(len(rows) // _ROWS_OF_LEAF, *_LEAVES))}
-    model = _boosted(X[rows], y[rows], leaves | settings)
-    again = {"max_iter": model.n_iter_, "early_stopping": False}
-    return Grown(Forest.of(model), leaves | settings | again)
+    settings = {"max_leaf_nodes": int(np.clip(len(rows) // _ROWS_OF_LEAF, *_LEAVES))} | settings
+    model = _boosted(X[rows], y[rows], settings)
+    return Grown(Forest.of(model), settings | {"max_iter": model.n_iter_, "early_stopping": False})
 
 
 def _boosted(X: Array, y: Array, settings: dict) -> Any:
