@@ -155,17 +155,17 @@ def test_rows_that_come_later(lognormal):
 
 
 def test_several_targets_each_on_its_own():
-    X, f, rng = table(900)
-    Y = np.stack([np.exp(f + 0.5 * rng.normal(size=900)), f + 0.2 * rng.normal(size=900)], axis=1)
-    model = GPnnRegressor(**FIXED).fit(X[:800], Y[:800])
+    X, f, rng = table(1600)
+    Y = np.stack([np.exp(f + 0.5 * rng.normal(size=1600)), f + 0.2 * rng.normal(size=1600)], axis=1)
+    model = GPnnRegressor(**FIXED).fit(X[:1500], Y[:1500])
     assert [one.target_scale_.kind for one in model.targets_] == ["log", "identity"]
-    law = model.predict_distribution(X[800:])
-    lower, upper = model.predict_interval(X[800:])
+    law = model.predict_distribution(X[1500:])
+    lower, upper = model.predict_interval(X[1500:])
     for j, one in enumerate(model.targets_):
-        np.testing.assert_allclose(law.mean[:, j], one.predict(X[800:]), rtol=1e-6)
-        np.testing.assert_allclose((lower[:, j], upper[:, j]), one.predict_interval(X[800:]), rtol=1e-6)
-    scores = model.evaluate(X[800:], Y[800:])
-    assert scores["nll"][0] == pytest.approx(model.targets_[0].evaluate(X[800:], Y[800:, 0])["nll"])
+        np.testing.assert_allclose(law.mean[:, j], one.predict(X[1500:]), rtol=1e-6)
+        np.testing.assert_allclose((lower[:, j], upper[:, j]), one.predict_interval(X[1500:]), rtol=1e-6)
+    scores = model.evaluate(X[1500:], Y[1500:])
+    assert scores["nll"][0] == pytest.approx(model.targets_[0].evaluate(X[1500:], Y[1500:, 0])["nll"])
 
 
 def test_limits_without_a_scale():

@@ -16,17 +16,19 @@ from gpnn.common.errors import InvalidInputError
 from gpnn.common.scales import TargetScale
 from gpnn.common.types import Array
 from gpnn.engines import Engine
-from gpnn.stages.trials import Trial
+from gpnn.engines.parallel import in_parallel
+from gpnn.stages.trials import LONGER, Trial
 
 FEWEST = 400
 """Rows; below, trials of scales would compare noise."""
+_WHITENINGS = "ranks", "diagonal"  # of which the better one serves
 LEARN, JUDGE = 16_000, 4000
 """Rows of a trial, at most."""
 _LEARN_SHARE = 0.75
 
 _SKEWED = 0.1  # nats a row, that a power of y is closer to Gaussian than y is, for scales to be tried at all
 _LOOKED_AT = 10_000  # rows, for that
-_CLEAR, _DEVIATIONS = 0.03, 2.0  # of NLL, or of NLL + log RMSE, to be gained; of NLL, times what chance explains
+_CLEAR, _DEVIATIONS = 0.03, 2.0  # of NLL + log RMSE, to be gained; of NLL, times what chance explains
 _PRICE = 0.05  # the part of squared errors that may be lost for a nat,
 _MUCH = 0.25  # or as much as chance explains, where a scale gains so many nats
 _GRAIN = 0.05  # where some rows are zero: the quantile of the others that stands for the smallest step of y
@@ -103,11 +105,15 @@ def choose_scale(X: Array, y: Array, limits: tuple[float, float], engine: Engine
         return plain, []
     rows = np.random.default_rng(len(y)).permutation(len(y))[: LEARN + JUDGE]
     n_learn = min(LEARN, int(_LEARN_SHARE * len(rows)))
-    begin = partial(Trial.begun, X, y, learn=rows[:n_learn], judge=rows[n_learn:], engine=engine)
+
+    def begun(scale: TargetScale, whitening: str, _: np.random.Generator) -> Trial:
+        return Trial.begun(X, y, scale, rows[:n_learn], rows[n_learn:], engine, whitening, LONGER)
+
+    at_once = partial(in_parallel, rng=np.random.default_rng(0), n_jobs=engine.n_learners)
+    plains = at_once([partial(begun, plain, whitening) for whitening in _WHITENINGS])
+    best = min(plains, key=lambda trial: _score(*trial.losses(trial.params.lengthscale)))
     report: list[dict] = []
-    best = begin(plain)
-    for scale in others:
-        trial = begin(scale)
+    for trial in at_once([partial(begun, scale, best.whitening) for scale in others]):
         # Both are judged in both metrics: what differs is the scale, not how well few steps happened to learn.
         metrics = best.params.lengthscale, trial.params.lengthscale
         old, new = (np.mean([one.losses(metric) for metric in metrics], axis=0) for one in (best, trial))
@@ -118,12 +124,16 @@ def choose_scale(X: Array, y: Array, limits: tuple[float, float], engine: Engine
 
 
 def _better(new: Array, old: Array, plain: bool) -> bool:
-    """Whether laws gain clearly, or laws and means together, and means are as good; where laws gain much, or y as it is
-    lost already, as far as can be told."""
+    """Whether laws gain clearly, laws and means together too, and means are as good, unless both together gain much;
+    where laws gain much, or y as it is lost already, as far as can be told."""
     (worse, unsure), (gain, by_chance) = _compared(new[0], old[0]), _compared(old[1], new[1])
     allowed = max(_PRICE * gain * float(np.mean(old[0])), _DEVIATIONS * unsure if gain > _MUCH or not plain else 0.0)
-    sharper = max(0.5 * float(np.log(np.mean(old[0]) / np.mean(new[0]))), 0.0)
-    return gain > _DEVIATIONS * by_chance and gain + sharper > _CLEAR and worse <= allowed
+    whole = gain + 0.5 * float(np.log(np.mean(old[0]) / np.mean(new[0])))
+    return gain > _DEVIATIONS * by_chance and whole > _CLEAR and (worse <= allowed or whole > _MUCH)
+
+
+def _score(squared: Array, surprise: Array) -> float:
+    return float(np.mean(surprise) + 0.5 * np.log(np.mean(squared)))
 
 
 def _row(scale: TargetScale, squared: Array, surprise: Array) -> dict:

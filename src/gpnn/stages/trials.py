@@ -18,6 +18,7 @@ from gpnn.stages.whitening import Whitener
 
 KERNEL, WHITENING = "matern32", "ranks"  # good enough everywhere to compare by
 _STEPS = (40, 60, 100)
+LONGER = (100, 200, 400)
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Trial:
     """Rows to predict from, judges, and θ̂, for y on one scale."""
 
     scale: TargetScale
+    whitening: str
     whitener: Whitener
     space: Space
     params: Hyperparameters
@@ -32,14 +34,24 @@ class Trial:
     """Of the judges."""
 
     @classmethod
-    def begun(cls, X: Array, y: Array, scale: TargetScale, learn: Rows, judge: Rows, engine: Engine) -> Trial:
+    def begun(
+        cls,
+        X: Array,
+        y: Array,
+        scale: TargetScale,
+        learn: Rows,
+        judge: Rows,
+        engine: Engine,
+        whitening: str = WHITENING,
+        steps: tuple[int, ...] = _STEPS,
+    ) -> Trial:
         rng, t = np.random.default_rng(0), scale(y)
-        whitener = Whitener.fit(X[learn], t[learn], WHITENING, warn=False)
+        whitener = Whitener.fit(X[learn], t[learn], whitening, warn=False)
         probes = Probes(X[learn], t[learn], np.arange(len(learn))), Probes(X[judge], t[judge], np.full(len(judge), -1))
         space = Sample(X[learn], t[learn], *probes).whitened(whitener, rng, engine)
         start = space.phase_1(KERNEL, rng)
-        params = refine(space.learner, space.learn, get_kernel(KERNEL), start, _STEPS, rng)
-        return cls(scale, whitener, space, params, y[judge])
+        params = refine(space.learner, space.learn, get_kernel(KERNEL), start, steps, rng)
+        return cls(scale, whitening, whitener, space, params, y[judge])
 
     def law(self, lengthscale: Array | float) -> tuple[Prediction, Prediction]:
         """Of the judges, predicted in that metric: of y, and of y on the scale."""
