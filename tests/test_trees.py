@@ -151,3 +151,39 @@ def test_from_a_stream(data, tmp_path):
     assert model.fit_report_["trees"]["kept"]
     loaded = GPnnRegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(X_test), model.predict(X_test))
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """The process needs two columns; jumps are in one of many more."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(3600, 80))
+    y = np.sin(2 * X[:, 5]) + X[:, 6] + np.sign(X[:, 40]) * np.sign(X[:, 41]) + 0.05 * rng.normal(size=len(X))
+    model = clone(SETTINGS).fit(X[:3000], y[:3000])
+    return model, X, y
+
+
+def test_of_a_wide_table_they_see_columns_of_their_own(wide, tmp_path):
+    model, X, _ = wide
+    assert model.fit_report_["trees"]["kept"]
+    assert len(model._tree_columns) == 64 > len(model.columns_)
+    said, column = model._trees.forest, model._tree_columns
+    assert set(column[np.unique(said.column[said.column >= 0])]) > set(model.columns_)
+    changed, rest = X[3000:3100].copy(), np.setdiff1d(np.arange(80), column)
+    changed[:, rest] = 9.0  # which nobody looks at
+    np.testing.assert_array_equal(model.predict(changed), model.predict(X[3000:3100]))
+    model.save(tmp_path / "wide.gpnn")
+    loaded = GPnnRegressor.load(tmp_path / "wide.gpnn")
+    np.testing.assert_array_equal(loaded.predict(X[3000:]), model.predict(X[3000:]))
+
+
+def test_of_a_wide_table_all_else_knows_their_columns(wide):
+    model, X, y = wide
+    few = X[3000:3020]
+    found = model.explain(few)
+    whole = found.offset + np.sum(found.weights * y[:3000][found.indices], axis=1)
+    np.testing.assert_allclose(whole, model.predict(few), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(model.predict_distribution(few, joint=True).mean, model.predict(few))
+    later = copy.deepcopy(model).partial_fit(X[3000:3300], y[3000:3300])
+    assert np.isfinite(later.predict(few)).all()
+    assert copy.deepcopy(model).recalibrate(X[3300:], y[3300:]).recalibration_

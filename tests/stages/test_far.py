@@ -104,6 +104,18 @@ def test_a_trend_ends_where_its_rows_do():
     assert (Trend.none(2)(Z) == 0).all()
 
 
+def test_a_slipped_decimal_does_not_stretch_a_trend():
+    """Nor do two columns at their ends together take it beyond all of y."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(2000, 2)) @ [[1, 0.95], [0, 0.1]]
+    Z[0, 0] *= 100
+    y = Z[:, 1] + 0.1 * rng.normal(size=2000)
+    trend = Trend.fit(Z, y)
+    assert trend.high[0] < 4
+    assert trend(np.array([[1e3, 1e3]])) <= y.max()
+    assert trend(np.array([[-1e3, -1e3]])) >= y.min()
+
+
 def test_what_is_asked_of_it_decides():
     X, y = trending(300)
     assert GPnnRegressor.paper(n_neighbors=20, calibration_size=50).fit(X, y)._far is None

@@ -70,7 +70,11 @@ def test_all_columns_are_kept_where_few_say_hardly_anything(rng):
     together = np.sin(2 * X @ rng.normal(size=70) / np.sqrt(70)) + 0.1 * rng.normal(size=2000)
     engine = make_engine("cpu", 1, None)
     assert columns_that_matter(X, together, engine) is None
-    assert columns_that_matter(X, np.sin(2 * X[:, 3]), engine) is not None
+    found = columns_that_matter(X, np.sin(2 * X[:, 3]), engine)
+    assert 3 in found.process
+    assert set(found.process) < set(found.trees)  # who see more of them
+    assert len(found.trees) == WIDE
+    assert (np.diff(found.trees) > 0).all()
 
 
 def test_up_to_so_many_columns_all_are_kept(rng):

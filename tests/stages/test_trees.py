@@ -6,7 +6,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from gpnn.common.types import Prediction
-from gpnn.stages.trees import Forest, Trees, begin_trees, learn_trees
+from gpnn.stages.trees import Forest, Trees, _grown, begin_trees, learn_trees
 from gpnn.stages.weighing import Weighing
 
 
@@ -34,6 +34,13 @@ def forest(steps):
 def test_forest_is_scikit_learns(forest, steps):
     model, ours = forest
     np.testing.assert_allclose(ours(steps[0]), model.predict(steps[0]), rtol=1e-12, atol=1e-12)
+
+
+def test_the_mean_of_two(forest, steps):
+    other = HistGradientBoostingRegressor(max_iter=7, random_state=1).fit(*(of[3000:4000] for of in steps))
+    both = Forest.mean_of([forest[1], Forest.of(other)])
+    mean = (forest[0].predict(steps[0]) + other.predict(steps[0])) / 2
+    np.testing.assert_allclose(both(steps[0]), mean, rtol=1e-12, atol=1e-12)
 
 
 def test_each_row_is_answered_by_itself(forest, steps):
@@ -74,7 +81,7 @@ def learned(X, y, mean, std, n_judges=1500):
     rows, told = np.arange(0, 4 * n_judges, 4), {}
     law = Prediction(mean[rows], np.full(len(rows), std**2))
     rng = np.random.default_rng(0)
-    return learn_trees(X, y, rows, law, True, rng, told, begin_trees(X, y, rows, law, rng)), told
+    return learn_trees(X, y, rows, law, True, 1, rng, told, begin_trees(X, y, rows, law, rng)), told
 
 
 def blurred(X):
@@ -112,6 +119,26 @@ def test_few_trees_say_where_more_are_hopeless(steps):
     assert found is None
     assert told["few_rmse"] > 1.5
     assert "rmse" not in told
+
+
+def test_once_judged_they_grow_from_the_judges_rows_too(steps):
+    X, y = steps
+    rows, rng = np.arange(0, 6000, 4), np.random.default_rng(0)
+    law = Prediction(blurred(X)[rows], np.full(1500, 0.35**2))
+    begun = begin_trees(X, y, rows, law, rng)
+    trees, _ = learn_trees(X, y, rows, law, True, 1, rng, {}, begun)
+    assert begun.again
+    assert len(trees.forest.roots) == 2 * len(begun.grown[-1].forest.roots)
+    new, outcome = jumps(5)
+    judged, again = (np.mean((forest(new) - outcome) ** 2) for forest in (begun.grown[-1].forest, trees.forest))
+    assert again < judged
+
+
+def test_leaves_grow_with_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2))
+    sizes = [_grown(X, X[:, 0], np.arange(n), {"max_iter": 1}).settings["max_leaf_nodes"] for n in (1000, 15_000)]
+    assert sizes == [31, 100]
 
 
 def test_too_few_judges_say_nothing(steps):

@@ -82,7 +82,7 @@ class GPnnRegressor(
     ensemble : k, how many of the leading candidates (whitening, kernel, with a linear map or without) may answer
         together, each in its own metric, weighed by held-out rows where these gain by more than noise. A prediction
         then costs what all of them cost, about k times as much. 1: the winner alone, as below 2,000 rows
-    trees : let boosted trees have a say in means where held-out rows gain clearly by it, as they do where y jumps at
+    trees : let boosted trees have a say in means where held-out rows gain by it, as they do where y jumps at
         thresholds; not below 2,000 rows, and not where noise or weights of rows are known
     params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
     n_blocks, block_size, optimizer : phase 1 where refine=False: w random blocks of s rows, "lbfgs" or the paper's
@@ -118,7 +118,7 @@ class GPnnRegressor(
     alpha_, alpha_interval_ : the calibration factor α, and where it lies with probability 95 %
     floor_ : added to every variance (whitened units), where calibration="local" found that to help
     shape_ : the shape of standardised errors, from which intervals and quantiles are made
-    columns_ : numbers of the input columns that count; None for all
+    columns_ : numbers of the input columns that the process looks at; None for all
     target_scale_ : the map of y, and its limits; all that is in whitened units is of y on that scale
     whitener_, index_ : what the data were turned into
     mean_ : the fitted mean function

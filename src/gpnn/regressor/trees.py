@@ -47,7 +47,7 @@ class BesideTrees:
             return
         y, local = self.whitener_.transform_y(y), self.calibration == "local"
         told = report["trees"] = {}
-        found = learn_trees(X, y, verdict.rows, verdict.law, local, rng, told, begun)
+        found = learn_trees(X, y, verdict.rows, verdict.law, local, self.n_jobs, rng, told, begun)
         if found is not None:
             self._trees, residuals = found
             self.shape_, report["shapes"] = fit_shape(residuals, rng)
