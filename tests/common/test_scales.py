@@ -109,3 +109,14 @@ def test_what_is_no_scale():
         TargetScale("cube")
     with pytest.raises(InvalidInputError, match="no scale"):
         TargetScale("yeo-johnson", power=2.5)
+
+
+def test_a_law_far_beyond_all_of_y_stays_one_law():
+    """Its mean lies within its own interval, and it is as wide as it was."""
+    scale = TargetScale("log", reach=(0.0, 5.0), spread=10.0)
+    law = Prediction.through(scale, Prediction(np.array([-9.0, 2.0, 15.0]), np.full(3, 0.49)))
+    lower, upper = scale.back(law.inner.at(np.array([[-1.645, 1.645]]))).T
+    assert (lower < law.mean).all()
+    assert (law.mean < upper).all()
+    assert law.std[2] > 0.1 * law.mean[2]
+    np.testing.assert_array_equal(law.inner.mean, [0.0, 2.0, 5.0])

@@ -125,9 +125,10 @@ class Prediction:
 
     @classmethod
     def through(cls, scale: TargetScale, inner: "Prediction") -> "Prediction":
-        """The law of y*, whose T(y*) has the law `inner`."""
+        """The law of y*, whose T(y*) has the law `inner`; which is not centred farther out than T(y) reached."""
         if scale.plain:
             return replace(inner, scale=scale) if scale.limited else inner
+        inner = replace(inner, mean=np.clip(inner.mean, *scale.reach))
         mean, variance = scale.moments(inner.mean, inner.std)
         return cls(mean, variance, support=inner.support, inner=inner, scale=scale)
 

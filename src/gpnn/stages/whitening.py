@@ -113,7 +113,7 @@ class Whitener:
         constant = spread <= 1e-14 * np.abs(mean)
         scale = np.where(constant, 0.0, 1 / np.where(constant, 1.0, spread))
         _warn(warn, [name for name, is_constant in zip(names, constant, strict=True) if is_constant],
-              "constant and add nothing; drop them to be rid of this warning")  # fmt: skip
+              "constant, which adds nothing; without what is named here there is no warning")  # fmt: skip
         if only_scaled:
             return cls(mean, scale / np.sqrt(d), y_mean, y_std, ranks)
         correlation = covariance * scale * scale[:, None]
@@ -198,4 +198,5 @@ def _dependent(eigenvalues, vectors, names, constant) -> list[str]:
 
 def _warn(wanted: bool, names: list[str], problem: str) -> None:
     if wanted and names:
-        warnings.warn(f"{len(names)} input columns are {problem}: {listed(names)}.", GPnnWarning, stacklevel=4)
+        are = "1 input column is" if len(names) == 1 else f"{len(names)} input columns are"
+        warnings.warn(f"{are} {problem}: {listed(names)}.", GPnnWarning, stacklevel=4)
