@@ -29,7 +29,7 @@ from gpnn.stages.whitening import Whitener
 NEIGHBORS = 31  # of each member
 _ANSWERED = 32_768  # queries whose laws are made at a time: their innovations are held together
 _MANY, _FEW = 0.1, 10  # queries outside the support, of which users are told: a share, and more than a handful
-_ENDS = 0.002, 0.998  # quantiles of a column
+_ENDS = 0.0005, 0.9995  # quantiles of a column
 OUTSIDE = 0.01
 """A query is outside the support where fewer random rows than this claim as much variance."""
 

@@ -25,7 +25,7 @@ _HOPELESS = 1.5  # times the process's RMSE, of these few
 _ROWS, _NUMBERS = 100_000, 4_000_000  # that trees learn from, at most: rows, and rows times columns
 _HASTY: dict = {"max_iter": 30, "learning_rate": 0.3, "early_stopping": False}
 _FEW_GROWN: dict = {
-    "max_iter": 100, "learning_rate": 0.1, "early_stopping": False, "max_leaf_nodes": 31,
+    "max_iter": 100, "learning_rate": 0.1, "early_stopping": False, "max_leaf_nodes": 31, "max_features": 0.7,
 }  # fmt: skip
 _GROWN: dict = {
     "max_iter": 400, "learning_rate": 0.1, "early_stopping": True, "n_iter_no_change": 20, "max_features": 0.7,
