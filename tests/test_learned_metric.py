@@ -1,9 +1,8 @@
 """What GPnnRegressor() does beyond the paper's recipe: a learned metric, choices by evidence, honest intervals."""
 
+import copy
 import warnings
 from dataclasses import replace
-
-import copy
 
 import numpy as np
 import pytest
