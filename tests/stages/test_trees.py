@@ -6,7 +6,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from gpnn.common.types import Prediction
-from gpnn.stages.trees import Forest, Trees, _grown, begin_trees, learn_trees
+from gpnn.stages.trees import Forest, Trees, _grown, grow_few, learn_trees
 from gpnn.stages.weighing import Weighing
 
 
@@ -80,8 +80,11 @@ def test_known_noise_is_not_theirs(forest, steps):
 def learned(X, y, mean, std, n_judges=1500):
     rows, told = np.arange(0, 4 * n_judges, 4), {}
     law = Prediction(mean[rows], np.full(len(rows), std**2))
-    rng = np.random.default_rng(0)
-    return learn_trees(X, y, rows, law, True, 1, rng, told, begin_trees(X, y, rows, law, rng)), told
+    return learn_trees(X, y, rows, law, True, 1, np.random.default_rng(0), told, few_trees(X, y, rows)), told
+
+
+def few_trees(X, y, rows):
+    return lambda: grow_few(X, y, np.delete(np.arange(len(X)), rows))
 
 
 def blurred(X):
@@ -121,17 +124,15 @@ def test_few_trees_say_where_more_are_hopeless(steps):
     assert "rmse" not in told
 
 
-def test_once_judged_they_grow_from_the_judges_rows_too(steps):
+def test_once_judged_they_grow_from_the_judges_rows_too(steps, monkeypatch):
     X, y = steps
-    rows, rng = np.arange(0, 6000, 4), np.random.default_rng(0)
-    law = Prediction(blurred(X)[rows], np.full(1500, 0.35**2))
-    begun = begin_trees(X, y, rows, law, rng)
-    trees, _ = learn_trees(X, y, rows, law, True, 1, rng, {}, begun)
-    assert begun.again
-    assert len(trees.forest.roots) == len(begun.grown[-1].forest.roots)
+    (trees, _), told = learned(X, y, blurred(X), 0.35)
+    monkeypatch.setattr("gpnn.stages.trees._most_rows", lambda X: 4800)  # all but the judges: there are no more
+    (judged, _), _ = learned(X, y, blurred(X), 0.35)
+    assert len(trees.forest.roots) == len(judged.forest.roots) == told["trees"]
     new, outcome = jumps(5)
-    judged, again = (np.mean((forest(new) - outcome) ** 2) for forest in (begun.grown[-1].forest, trees.forest))
-    assert again < judged
+    before, after = (np.mean((one.forest(new) - outcome) ** 2) for one in (judged, trees))
+    assert after < before
 
 
 def test_leaves_grow_with_rows():

@@ -7,10 +7,10 @@ the numbers are the same whatever the number of threads. BLAS is held at one thr
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache
-from threading import Event, Lock, local
+from threading import Event, Lock, Thread, local
 from typing import TypeVar
 
 import joblib
@@ -135,6 +135,23 @@ def in_parallel(
 
     for_each_block(some, len(beside) + len(tasks), 1, n_jobs, progress)
     return found
+
+
+def meanwhile(work: Callable[[], T], n_jobs: int | None) -> Callable[[], T]:
+    """What the work found, when it is asked for. It is begun now, in a thread of its own which the process does not
+    wait for at its end; or, with one thread in all, done then."""
+    if n_threads(n_jobs) == 1:
+        return cache(work)
+    found: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(work())
+        except BaseException as error:
+            found.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return found.result
 
 
 class _OneBLASThread:

@@ -7,7 +7,6 @@ calibrates; `predict` finds each query's m nearest rows and solves one small Gau
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +20,7 @@ from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Engine, make_engine
 from gpnn.engines.index import NeighborIndex
+from gpnn.engines.parallel import meanwhile
 from gpnn.regressor.ensemble import Ensembles
 from gpnn.regressor.explaining import Explaining
 from gpnn.regressor.joint import JointLaws
@@ -255,6 +255,8 @@ class GPnnRegressor(
             self._row_means, y = means_at(self.mean_, y - rest, kept, n), rest
             noise = None if noise is None else noise.in_units_of(moments(y, weights)[1])
             self._typical_noise = float(np.mean(noise.known)) if noise is not None and noise.known.any() else None
+        seen = X if seen.shape == X.shape else seen[kept]
+        few = self._grow_few(seen, y / np.std(y), holdout.learn, queries, noise)
         with report.stage("learn"):
             folds, leading = self._learn(X, y, holdout, engine, rng, report, noise)
         with report.stage("index"):
@@ -267,17 +269,19 @@ class GPnnRegressor(
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
             for_far, for_factors, for_trees = rng.spawn(3)
-            seen = X if seen.shape == X.shape else seen[kept]
-            trees = self._begin_trees(seen, y, verdict, for_trees, report, noise)
-            self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise, trees)
+            trees = self._learn_trees(seen, y, verdict, few, for_trees, report)
+            if self.ensemble == 1:
+                trees = meanwhile(trees, self.n_jobs)
+            self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise)
             outcome, near, n_parts = self.whitener_.transform_y(y[verdict.rows]), self._near(), holdout.n_parts
             self._factors = factors_to_come(near, self._far, engine, outcome, verdict.law, n_parts, for_factors)
             report["widened"] = self._factors[0]
         if self.ensemble > 1:
             with report.stage("ensemble"):
                 verdict = self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
+                trees = self._learn_trees(seen, y, verdict, few, for_trees, report)
         with report.stage("trees"):
-            self._learn_trees(seen, y, verdict, trees, for_trees, report)
+            self._take_trees(trees(), for_trees, report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 self._return_rows_to_ensemble(X, y, engine, rng, noise)
@@ -437,9 +441,7 @@ class GPnnRegressor(
         self._scale: LocalScale | None = verdict.calibration.scale
         self.params_ = params.scaled(self.alpha_)
 
-    def _learn_far(
-        self, X, y, verdict: Verdict, queries, engine: Engine, rng, report, noise, meanwhile: Callable = lambda: None
-    ) -> Far | None:
+    def _learn_far(self, X, y, verdict: Verdict, queries, engine: Engine, rng, report, noise) -> Far | None:
         """What answers beyond the support; None if `holdout` says what queries will be like, or nothing was learned."""
         asked = self.far or queries is not None
         if not asked or "candidates" not in report or self.holdout != "random" or len(verdict.rows) < FEWEST_JUDGES:
@@ -447,7 +449,7 @@ class GPnnRegressor(
         if queries is not None:
             self.shape_ = GAUSSIAN  # what the tails of random rows are like says nothing of theirs
         plain, y = partial(self._whitener, mode=report["whitening"], warn=False), self.whitener_.transform_y(y)
-        return learn_far(X, y, self._near(), verdict, queries, plain, engine, rng, self._bar("far"), noise, meanwhile)
+        return learn_far(X, y, self._near(), verdict, queries, plain, engine, rng, self._bar("far"), noise)
 
     # --- what they share ----------------------------------------------------------------------------------------------
 

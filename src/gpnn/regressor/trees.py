@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpnn.common.types import Array
 from gpnn.engines import Noise
+from gpnn.engines.parallel import meanwhile
 from gpnn.stages.few import FEW
+from gpnn.stages.holdout import Rows
 from gpnn.stages.judges import Verdict
 from gpnn.stages.shapes import fit_shape
-from gpnn.stages.trees import Begun, Trees, begin_trees, learn_trees
+from gpnn.stages.trees import Grown, Trees, grow_few, learn_trees
+
+Found = tuple[Trees, Array] | None
+"""By `learn_trees`."""
 
 
 class BesideTrees:
@@ -21,33 +26,29 @@ class BesideTrees:
     _trees: Trees | None = None
     """None: the process answers by itself."""
 
-    def _begin_trees(
-        self: Any, X: Array, y: Array, verdict: Verdict, rng: np.random.Generator, report: dict, noise: Noise | None
-    ) -> Callable[[], Begun | None]:
-        """Grown at the first call, whoever has a thread to spare. None if trees may have no say."""
-        learned = "candidates" in report and self.holdout == "random" and self.return_rows
-        asked = self.trees and learned and len(X) >= FEW and noise is None
-        y = self.whitener_.transform_y(y)
-        return cache(lambda: begin_trees(X, y, verdict.rows, verdict.law, rng) if asked else None)
+    def _grow_few(
+        self: Any, X: Array, y: Array, rows: Rows, queries, noise: Noise | None
+    ) -> Callable[[], Grown] | None:
+        """From some of the rows, none of them a judge; begun now. None if trees may have no say."""
+        asked = self.trees and self.params is None and self.holdout == "random" and self.return_rows and queries is None
+        if not asked or len(X) < FEW or noise is not None:
+            return None
+        return meanwhile(partial(grow_few, X, y, rows), self.n_jobs)
 
     def _learn_trees(
-        self: Any,
-        X: Array,
-        y: Array,
-        verdict: Verdict,
-        begin: Callable[[], Begun | None],
-        rng: np.random.Generator,
+        self: Any, X: Array, y: Array, verdict: Verdict, few: Callable[[], Grown] | None, rng: np.random.Generator,
         report: dict,
-    ) -> None:
-        """_trees, if judges gain by them, and the shape of errors with them. verdict: of all others that answer."""
-        self._trees = None
-        if self._far is not None and self._far.mixture.edge == -np.inf:
-            return
-        if (begun := begin()) is None:
-            return
-        y, local = self.whitener_.transform_y(y), self.calibration == "local"
+    ) -> Callable[[], Found]:  # fmt: skip
+        """verdict: of all others that answer."""
+        if few is None or "candidates" not in report:
+            return lambda: None
         told = report["trees"] = {}
-        found = learn_trees(X, y, verdict.rows, verdict.law, local, self.n_jobs, rng, told, begun)
+        y, local = self.whitener_.transform_y(y), self.calibration == "local"
+        return partial(learn_trees, X, y, verdict.rows, verdict.law, local, self.n_jobs, rng, told, few)
+
+    def _take_trees(self: Any, found: Found, rng: np.random.Generator, report: dict) -> None:
+        """_trees, if judges gain by them, and the shape of errors with them."""
+        self._trees = None
         if found is not None:
             self._trees, residuals = found
             self.shape_, report["shapes"] = fit_shape(residuals, rng)

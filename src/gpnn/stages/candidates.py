@@ -14,6 +14,7 @@ from gpnn.common.types import Array, Hyperparameters, Prediction
 _MAP_PRICE, _SUM_PRICE = 0.01, 0.03  # what they must gain in `score`: without, a metric is easier to read, and quicker
 _RIVALS, CLOSE = ("exponential", "matern32"), 0.1  # kernels; how far behind in `priced_score` to go on to the largest
 _AS_GOOD = 0.03  # in `priced_score` on a larger sample: less is chance
+_IN_VAIN = 0.02  # in `priced_score`, by which more steps did worse: still more of them do not help
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `priced_score`: it is not tried with the others
 
 
@@ -32,6 +33,8 @@ class Candidate:
     """What whitened rows are multiplied by before `params` apply: (d, d), None for nothing."""
     losses: Array | None = None
     """Of each judge: their mean is `score`."""
+    begun: Candidate | None = None
+    """What it was refined from."""
 
     @property
     def is_sum(self) -> bool:
@@ -44,7 +47,7 @@ class Candidate:
 
     def row(self) -> dict:
         """For the report: what was tried, and its scores."""
-        told = {name: value for name, value in vars(self).items() if name not in ("params", "x_map", "losses")}
+        told = {name: value for name, value in vars(self).items() if name not in ("params", "x_map", "losses", "begun")}
         return told | {"mapped": self.x_map is not None}
 
 
@@ -117,6 +120,11 @@ def hope(one: Candidate, leader: Candidate) -> float:
     error = max(float(np.std(one.losses - leader.losses)) / np.sqrt(len(one.losses)), 1e-12)
     behind = (priced_score(one) - priced_score(leader)) / error
     return error * float(np.exp(-0.5 * behind**2) / np.sqrt(2 * np.pi) - behind * ndtr(-behind))
+
+
+def in_vain(one: Candidate, candidates: Sequence[Candidate]) -> bool:
+    """Whether it was refined further, and did clearly worse: where columns are many, metrics overfit."""
+    return any(other.begun is one and priced_score(other) > priced_score(one) + _IN_VAIN for other in candidates)
 
 
 def priced_score(candidate: Candidate) -> float:

@@ -54,12 +54,11 @@ def learn_far(
     rng: np.random.Generator,
     progress: str | None = None,
     noise: Noise | None = None,
-    meanwhile: Callable[[], object] = lambda: None,
 ) -> Far:
     """From X (n, d) in the user's columns and y (n,) in whitened units.
 
     verdict: of random judges on the local process; queries: what was said of those to come; whitening: of the columns,
-    before there is a metric; meanwhile: what else is to be done, by one thread, where queries are like random rows.
+    before there is a metric.
     """
     n, d = X.shape
     rows = rng.choice(n, min(n, _NEAR_ROWS, max(_FEWEST_ROWS, _NEAR_NUMBERS // d)), replace=False)
@@ -87,8 +86,7 @@ def learn_far(
     with_trend = _score(judged[1]) < _score(judged[0])
     kernels = (_KERNELS[k % 2] for k in range(1, 1 + len(more)))
     others = [partial(sample.judged, fold, kernel, with_trend) for fold, kernel in zip(more, kernels, strict=True)]
-    beside = (at_rims,) if hiding.everywhere else (meanwhile, at_rims)  # they take longest
-    judged = judged[with_trend : with_trend + 1] + in_turn(others, beside)
+    judged = judged[with_trend : with_trend + 1] + in_turn(others, (at_rims,))
     outside = np.argsort(claimed)[-max(_FEWEST_OUTSIDE, round(OUTSIDE * len(claimed))) :]
     law = verdict.law[outside]
     squared = np.mean((y[verdict.rows[outside]] - law.mean) ** 2 - (law.variance - law.own))

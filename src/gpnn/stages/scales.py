@@ -6,7 +6,7 @@ are tried: small models of the same rows, whose laws of other rows are compared 
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -110,14 +110,18 @@ def choose_scale(X: Array, y: Array, limits: tuple[float, float], engine: Engine
         return Trial.begun(X, y, scale, rows[:n_learn], rows[n_learn:], engine, whitening, LONGER)
 
     at_once = partial(in_parallel, rng=np.random.default_rng(0), n_jobs=engine.n_learners)
+
+    @cache
+    def losses(trial: Trial, learned: Trial) -> tuple[Array, Array]:
+        return trial.losses(learned.params.lengthscale)
+
     plains = at_once([partial(begun, plain, whitening) for whitening in _WHITENINGS])
-    best = min(plains, key=lambda trial: _score(*trial.losses(trial.params.lengthscale)))
+    best = min(plains, key=lambda trial: _score(*losses(trial, trial)))
     report: list[dict] = []
     for trial in at_once([partial(begun, scale, best.whitening) for scale in others]):
         # Both are judged in both metrics: what differs is the scale, not how well few steps happened to learn.
-        metrics = best.params.lengthscale, trial.params.lengthscale
-        old, new = (np.mean([one.losses(metric) for metric in metrics], axis=0) for one in (best, trial))
-        report.extend(_row(one.scale, *losses) for one, losses in ((best, old), (trial, new)))
+        old, new = (np.mean([losses(one, of) for of in (best, trial)], axis=0) for one in (best, trial))
+        report.extend(_row(one.scale, *said) for one, said in ((best, old), (trial, new)))
         if _better(new, old, best.scale.plain):
             best = trial
     return best.scale, report

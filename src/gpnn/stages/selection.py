@@ -22,6 +22,7 @@ from gpnn.stages.candidates import (
     Candidate,
     best_of_whitenings,
     hope,
+    in_vain,
     leaders_of,
     losses_of_rows,
     priced_score,
@@ -168,7 +169,7 @@ class Space:
             return self.mapped(begun, rounds, rng, progress)
         space = self.after(begun.x_map)
         params = refine(space.learner, space.learn, kernel, begun.params, rounds, rng, progress)
-        return self.judged(replace(begun, refined=True, params=params))
+        return self.judged(replace(begun, refined=True, params=params, begun=begun))
 
     def mapped(
         self, begun: Candidate, rounds: tuple[int, ...], rng: np.random.Generator, progress: str | None = None
@@ -280,7 +281,7 @@ def choose(
     def contest(heat: Heat) -> list[Candidate]:
         leaders = leaders_of(candidates, heat.places, heat.behind)
         hopeful = leaders[:1] + [one for one in leaders[1:] if hope(one, leaders[0]) >= heat.least]
-        return [one for one in hopeful if one.is_sum or not early]
+        return [one for one in hopeful if (one.is_sum or not early) and (heat.with_map or not in_vain(one, candidates))]
 
     def do(tasks: list[_Task]) -> None:
         candidates.extend(_all_of(tasks, rng, engine.n_learners, progress))

@@ -6,7 +6,7 @@ from rows that are no judges; the judges then say how far the law follows them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -124,33 +124,9 @@ class Grown(NamedTuple):
     """With which as many trees grow again."""
 
 
-class Begun(NamedTuple):
-    """Trees that judges are to weigh."""
-
-    judges: NDArray[np.integer]
-    """Places of those who will, among all of them."""
-    grown: list[Grown]
-    """A few, and more where these were not hopeless; from rows that are not those judges'. None if judges are too
-    few."""
-    said: list[Array]
-    """What each says of the judges."""
-    again: bool
-    """Whether there are more rows to grow from."""
-
-
-def begin_trees(X: Array, y: Array, rows: NDArray[np.integer], law: Prediction, rng) -> Begun:
-    """For `learn_trees`, which takes the same; law may still be without others who answer with the process."""
-    some = rng.permutation(len(rows))[: min(_JUDGES, max(FEWEST, int(_JUDGES_SHARE * len(X))))]
-    if len(some) < FEWEST:
-        return Begun(some, [], [], False)
-    others = rng.permutation(np.delete(np.arange(len(X)), rows[some]))
-    judges, outcome = X[rows[some]], y[rows[some]]
-    grown = [_grown(X, y, others[:_FEW_ROWS], _FEW_GROWN)]
-    said = [grown[0].forest(judges, 1)]
-    if metrics.rmse(outcome, _saying(said[0], law[some])) <= _HOPELESS * metrics.rmse(outcome, law[some]):
-        grown.append(_grown(X, y, others[: _most_rows(X)], _GROWN))
-        said.append(grown[1].forest(judges, 1))
-    return Begun(some, grown, said, len(others) < _most_rows(X))
+def grow_few(X: Array, y: Array, rows: NDArray[np.integer]) -> Grown:
+    """Few trees from few of those rows, no judges among them: do they say anything?"""
+    return _grown(X, y, rows[:_FEW_ROWS], _FEW_GROWN)
 
 
 def learn_trees(
@@ -162,35 +138,41 @@ def learn_trees(
     n_jobs: int | None,
     rng,
     told: dict,
-    begun: Begun,
+    few: Callable[[], Grown],
 ) -> tuple[Trees, Array] | None:
     """Trees that judges gain by, and the standardised residuals that these have with them. rows: the numbers of the
-    judges among X (n, d), y (n,), which is in whitened units; law: what the process says of them; told: for the report.
-    """
+    judges among X (n, d), y (n,), which is in whitened units; law: what the process says of them; few: `grow_few`,
+    done or under way; told: for the report."""
     told["kept"] = False
-    if len(begun.grown) == 0:
+    some = rng.permutation(len(rows))[: min(_JUDGES, max(FEWEST, int(_JUDGES_SHARE * len(X))))]
+    if len(some) < FEWEST:
         return None
-    outcome, law = y[rows[begun.judges]], law[begun.judges]
-    alone, errors = metrics.rmse(outcome, law), [metrics.rmse(outcome, _saying(one, law)) for one in begun.said]
-    told["few_rmse"] = errors[0] / alone
-    if len(begun.grown) == 1:
+    others = rng.permutation(np.delete(np.arange(len(X)), rows[some]))
+    judges, outcome, law = X[rows[some]], y[rows[some]], law[some]
+    grown, alone = [few()], metrics.rmse(outcome, law)
+
+    def error_of(one: Grown) -> float:
+        return metrics.rmse(outcome, _saying(one.forest(judges, n_jobs), law)) / alone
+
+    told["few_rmse"] = error_of(grown[0])
+    if told["few_rmse"] > _HOPELESS:
         return None
-    best = int(np.argmin(errors))
-    grown, own = begun.grown[best], _saying(begun.said[best], law)
-    laws = [law, own]
+    grown.append(_grown(X, y, others[: _most_rows(X)], _GROWN))
+    best = min(grown, key=error_of)
+    laws = [law, _saying(best.forest(judges, n_jobs), law)]
     trial, weighing = judged(outcome, laws, local, rng), fit_weighing(outcome, laws, local)
-    trees = Trees(grown.forest, weighing)
+    trees = Trees(best.forest, weighing)
     told |= {
-        "rmse": errors[best] / alone, "trees": len(grown.forest.roots), "weight": trees.weight,
+        "rmse": error_of(best), "trees": len(best.forest.roots), "weight": trees.weight,
         "gain": trial.gain, "gain_standard_error": trial.error,
     }  # fmt: skip
     told["kept"] = trees.weight > 0 and trial.exceeds(_SURE, _CLEAR)
     if not told["kept"]:
         return None
-    if begun.again:  # now that they have been judged, from the judges' rows too
+    if len(others) < _most_rows(X):  # now that they have been judged, from the judges' rows too
         every = rng.permutation(len(X))[: _most_rows(X)]
         n_forests = 2 if len(every) * X.shape[1] >= _TWO else 1
-        tasks = [partial(_regrown, X, y, every, grown.settings | {"random_state": k}) for k in range(n_forests)]
+        tasks = [partial(_regrown, X, y, every, best.settings | {"random_state": k}) for k in range(n_forests)]
         trees = replace(trees, forest=Forest.mean_of(in_parallel(tasks, rng, n_jobs)))
     return trees, trial.residuals
 

@@ -21,7 +21,7 @@ _STEPS = (40, 60, 100)
 LONGER = (100, 200, 400)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trial:
     """Rows to predict from, judges, and θ̂, for y on one scale."""
 
