@@ -1,12 +1,11 @@
-"""Boosted trees beside the process: the same sums as scikit-learn's, kept only where judges gain."""
+"""Boosted trees beside the process: kept only where judges gain."""
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingRegressor
-from threadpoolctl import threadpool_limits
 
 from gpnn.common.types import Prediction
-from gpnn.stages.trees import Forest, Trees, _grown, grow_few, learn_trees
+from gpnn.stages.forest import Binned, Growth
+from gpnn.stages.trees import Trees, gains_of_columns, grow_few, learn_trees
 from gpnn.stages.weighing import Weighing
 
 
@@ -26,41 +25,15 @@ def steps():
 @pytest.fixture(scope="module")
 def forest(steps):
     X, y = steps
-    with threadpool_limits(1, user_api="openmp"):
-        model = HistGradientBoostingRegressor(max_iter=30, max_features=0.5, random_state=0).fit(X[:3000], y[:3000])
-    return model, Forest.of(model)
-
-
-def test_forest_is_scikit_learns(forest, steps):
-    model, ours = forest
-    np.testing.assert_allclose(ours(steps[0]), model.predict(steps[0]), rtol=1e-12, atol=1e-12)
-
-
-def test_the_mean_of_two(forest, steps):
-    other = HistGradientBoostingRegressor(max_iter=7, random_state=1).fit(*(of[3000:4000] for of in steps))
-    both = Forest.mean_of([forest[1], Forest.of(other)])
-    mean = (forest[0].predict(steps[0]) + other.predict(steps[0])) / 2
-    np.testing.assert_allclose(both(steps[0]), mean, rtol=1e-12, atol=1e-12)
-
-
-def test_each_row_is_answered_by_itself(forest, steps):
-    X, ours = steps[0][:5000], forest[1]  # more than one block
-    alone = np.concatenate([ours(X[i : i + 1]) for i in range(0, 5000, 617)])
-    np.testing.assert_array_equal(ours(X, n_jobs=2)[::617], alone)
-
-
-def test_rows_of_a_threshold_go_left():
-    column, left = (np.array(of, np.int32) for of in ([1, -1, -1], [1, -1, -1]))
-    stump = Forest(1.0, np.zeros(1, np.int32), column, np.array([0.5, 10.0, 20.0]), left)
-    np.testing.assert_array_equal(stump(np.array([[9.0, 0.5], [9.0, 0.6], [-9.0, -1.0]])), [11.0, 21.0, 11.0])
+    return Binned.of(X).grow(y, np.arange(3000), Growth(30, 0.1, 31), seed=0).forest
 
 
 def test_beside_the_process(forest, steps):
     """By hand: the mean and the variance of the mixture, less of it where the process is to be alone."""
     X = steps[0][:3]
     law = Prediction(np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0]))
-    trees = Trees(forest[1], Weighing(np.array([0.75, 0.25]), alpha=1.5, floor=0.1))
-    said = forest[1](X)
+    trees = Trees(forest, Weighing(np.array([0.75, 0.25]), alpha=1.5, floor=0.1))
+    said = forest(X)
     found = trees.beside(law, X)
     np.testing.assert_allclose(found.mean, 0.75 * law.mean + 0.25 * said)
     np.testing.assert_allclose(found.variance, 1.5 * (law.variance + 0.75 * 0.25 * (said - law.mean) ** 2) + 0.1)
@@ -73,7 +46,7 @@ def test_beside_the_process(forest, steps):
 def test_known_noise_is_not_theirs(forest, steps):
     X = steps[0][:3]
     law = Prediction(np.zeros(3), np.ones(3)).with_noise(np.array([0.0, 1.0, 2.0]))
-    found = Trees(forest[1], Weighing(np.array([0.5, 0.5]))).beside(law, X)
+    found = Trees(forest, Weighing(np.array([0.5, 0.5]))).beside(law, X)
     np.testing.assert_allclose(found.variance - found.own, [0.0, 1.0, 2.0])
 
 
@@ -128,18 +101,31 @@ def test_once_judged_they_grow_from_the_judges_rows_too(steps, monkeypatch):
     X, y = steps
     (trees, _), told = learned(X, y, blurred(X), 0.35)
     monkeypatch.setattr("gpnn.stages.trees._most_rows", lambda X: 4800)  # all but the judges: there are no more
-    (judged, _), _ = learned(X, y, blurred(X), 0.35)
-    assert len(trees.forest.roots) == len(judged.forest.roots) == told["trees"]
+    (judged, _), told_of_judged = learned(X, y, blurred(X), 0.35)
+    assert len(judged.forest.roots) == told_of_judged["trees"]
+    assert len(trees.forest.roots) == 2 * round(1.25 * told["trees"])
     new, outcome = jumps(5)
     before, after = (np.mean((one.forest(new) - outcome) ** 2) for one in (judged, trees))
     assert after < before
 
 
-def test_leaves_grow_with_rows():
+def test_leaves_grow_with_rows(steps, monkeypatch):
+    grown = []
+    grow = Binned.grow
+    monkeypatch.setattr(
+        Binned, "grow", lambda self, y, rows, how, seed: grown.append(how) or grow(self, y, rows, how, seed)
+    )
+    learned(*steps, blurred(steps[0]), 0.35)
+    few, judged, *again = [how.leaves for how in grown]
+    assert (few, judged) == (31, 32)  # 4,800 rows, 150 for each
+    assert again == [32, 32]
+
+
+def test_columns_that_count_only_together():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(20_000, 2))
-    sizes = [_grown(X, X[:, 0], np.arange(n), {"max_iter": 1}).settings["max_leaf_nodes"] for n in (1000, 15_000)]
-    assert sizes == [31, 100]
+    X = rng.normal(size=(6000, 30))
+    gains = gains_of_columns(X, np.sign(X[:, 3] * X[:, 7]) + 0.1 * rng.normal(size=6000))
+    assert set(np.argsort(-gains)[:2]) == {3, 7}
 
 
 def test_too_few_judges_say_nothing(steps):

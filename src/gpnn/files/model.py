@@ -38,13 +38,14 @@ from gpnn.regressor import GPnnRegressor
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.ensemble import Companion, Ensemble
 from gpnn.stages.far import LEVELS, Far, Member, Trend
+from gpnn.stages.forest import Forest
 from gpnn.stages.living import Recent
 from gpnn.stages.mean import Constant, Linear
 from gpnn.stages.mixing import Mixture
 from gpnn.stages.recalibration import UNCHANGED
 from gpnn.stages.rims import Rim
 from gpnn.stages.shapes import Shape
-from gpnn.stages.trees import Forest, Trees
+from gpnn.stages.trees import Trees
 from gpnn.stages.validation import check_settings
 from gpnn.stages.weighing import Weighing
 from gpnn.stages.whitening import Ranks, Whitener

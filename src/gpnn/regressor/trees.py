@@ -12,10 +12,11 @@ from gpnn.common.types import Array
 from gpnn.engines import Noise
 from gpnn.engines.parallel import meanwhile
 from gpnn.stages.few import FEW
+from gpnn.stages.forest import Grown
 from gpnn.stages.holdout import Rows
 from gpnn.stages.judges import Verdict
 from gpnn.stages.shapes import fit_shape
-from gpnn.stages.trees import Grown, Trees, grow_few, learn_trees
+from gpnn.stages.trees import Trees, grow_few, learn_trees
 
 Found = tuple[Trees, Array] | None
 """By `learn_trees`."""

@@ -78,15 +78,15 @@ def _of_process(X: Array, t: Array, n_learn: int, gains: Array, n: int, engine: 
         elif more_rows and in_vain == 0 and len(chosen) <= WIDE:  # of no use yet, but they will have something to say
             best, in_vain = np.sort(chosen), 1
         elif (in_vain := in_vain + 1) == _PATIENCE:
-            hidden = np.mean(before[0]) > _HARDLY * np.var(t) and rank_of_map(n, d) > 0
-            return None if hidden else best
+            break
         left, _ = predict(trial.space.learner, trial.space.learn[ranked], get_kernel(KERNEL), trial.params)
         rest = trial.whitener.transform_y(t[ranked]) - left.mean
         more = _next(bins, gains, rest, chosen, len(chosen))
         if len(more) == 0:
             return best
         chosen = np.append(chosen, more)
-    return best if in_vain else None
+    hidden = before is not None and np.mean(before[0]) > _HARDLY * np.var(t) and rank_of_map(n, d) > 0
+    return None if hidden or not in_vain else best
 
 
 def _worth_it(before: tuple[Array, Array], losses: tuple[Array, Array]) -> bool:
