@@ -89,9 +89,8 @@ def run(name: str, seed: int, X, y, X_test, y_test) -> dict:
             warnings.simplefilter("ignore", GPnnWarning)
             scores = GPnnRegressor(random_state=seed, **VARIANTS[name]).fit(X, y).evaluate(X_test, y_test)
     else:
-        scores = _scores(
-            _ridge(X, y, X_test) if name == "ridge" else PEERS[name](seed).fit(X, y).predict(X_test), y, y_test
-        )
+        said = _ridge(X, y, X_test) if name == "ridge" else PEERS[name](seed).fit(X, y).predict(X_test)
+        scores = _scores(*said, y, y_test)
     found = {key: scores[key] for key in ("rmse", "nll", "coverage_90")}
     return found | {"n": len(y), "d": X.shape[1], "seconds": perf_counter() - begin}
 

@@ -48,7 +48,7 @@ class Forest:
         said = np.full(len(X), self.base)
 
         def add(part: slice) -> None:
-            add_trees(X[part], self.roots, self.column, self.value, self.left, said[part])
+            add_trees(np.ascontiguousarray(X[part]), self.roots, self.column, self.value, self.left, said[part])
 
         for_each_block(add, len(X), _BLOCK, n_jobs)
         return said
