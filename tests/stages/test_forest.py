@@ -66,6 +66,29 @@ def test_rows_held_out_say_when_to_stop():
     assert errors[0] < 0.5 * errors[1]
 
 
+def test_no_leaf_is_empty_where_nothing_is_left_to_gain():
+    """Columns of few values, used up on the way down."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(2, size=(900, 3)).astype(float)
+    y = X[:, 0] + 10 * (rng.random(900) < 0.01)
+    forest = grown(X, y, Growth(50, 0.1, 31, tried=0.4))
+    leaves = [np.flatnonzero(forest.column[begin:end] < 0) for begin, end in _trees(forest)]
+    assert np.isfinite(forest.value).all()
+    for (begin, _), leaf in zip(_trees(forest), leaves, strict=True):
+        reached = {_leaf(forest, begin, row) for row in np.unique(X, axis=0)}
+        assert reached == {begin + at for at in leaf}
+
+
+def _trees(forest):
+    return zip(forest.roots, [*forest.roots[1:], len(forest.column)], strict=True)
+
+
+def _leaf(forest, node, row):
+    while forest.column[node] >= 0:
+        node = forest.left[node] + (row[forest.column[node]] > forest.value[node])
+    return node
+
+
 def test_only_the_rows_that_were_given():
     X, y = table()
     rows = np.arange(0, 4000, 2)

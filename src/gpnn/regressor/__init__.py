@@ -256,7 +256,8 @@ class GPnnRegressor(
             noise = None if noise is None else noise.in_units_of(moments(y, weights)[1])
             self._typical_noise = float(np.mean(noise.known)) if noise is not None and noise.known.any() else None
         seen = X if seen.shape == X.shape else seen[kept]
-        few = self._grow_few(seen, y / np.std(y), holdout.learn, queries, noise)
+        ask_trees = self._ask_trees(queries, noise)
+        few = self._grow_few(seen, y / np.std(y), holdout.learn) if ask_trees else None
         with report.stage("learn"):
             folds, leading = self._learn(X, y, holdout, engine, rng, report, noise)
         with report.stage("index"):
@@ -269,9 +270,8 @@ class GPnnRegressor(
         with report.stage("far"):
             queries = None if queries is None else queries.of(kept)
             for_far, for_factors, for_trees = rng.spawn(3)
-            trees = self._learn_trees(seen, y, verdict, few, for_trees, report)
-            if self.ensemble == 1:
-                trees = meanwhile(trees, self.n_jobs)
+            if ask_trees and self.ensemble == 1:
+                trees = meanwhile(self._learn_trees(seen, y, verdict, few, for_trees, report), self.n_jobs)
             self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise)
             outcome, near, n_parts = self.whitener_.transform_y(y[verdict.rows]), self._near(), holdout.n_parts
             self._factors = factors_to_come(near, self._far, engine, outcome, verdict.law, n_parts, for_factors)
@@ -281,7 +281,7 @@ class GPnnRegressor(
                 verdict = self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
                 trees = self._learn_trees(seen, y, verdict, few, for_trees, report)
         with report.stage("trees"):
-            self._take_trees(trees(), for_trees, report)
+            self._take_trees(trees() if ask_trees else None, for_trees, report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 self._return_rows_to_ensemble(X, y, engine, rng, noise)

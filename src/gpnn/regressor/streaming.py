@@ -311,9 +311,11 @@ class Streaming:
             queries = check_queries_to_come(self, len(both), **({"groups": None, "times": None} | told))
             self._far = self._learn_far(both.X, rest, verdict, queries, engine, rng, report, None)
         with report.stage("trees"):
-            own_rng, others = rng.spawn(1)[0], np.arange(len(judges), len(seen))
-            few = self._grow_few(seen, self.whitener_.transform_y(rest), others, queries, None)
-            self._take_trees(self._learn_trees(seen, rest, verdict, few, own_rng, report)(), own_rng, report)
+            own_rng, found = rng.spawn(1)[0], None
+            if self._ask_trees(queries, None):
+                few = self._grow_few(seen, self.whitener_.transform_y(rest), np.arange(len(judges), len(seen)))
+                found = self._learn_trees(seen, rest, verdict, few, own_rng, report)()
+            self._take_trees(found, own_rng, report)
         self._number_in_table(both.numbers)
 
     def _verdict(self: Any, engine, both: Drawn, rest: Array, n_neighbors: int, n_judges: int, rng, report) -> Verdict:

@@ -27,21 +27,22 @@ class BesideTrees:
     _trees: Trees | None = None
     """None: the process answers by itself."""
 
-    def _grow_few(
-        self: Any, X: Array, y: Array, rows: Rows, queries, noise: Noise | None
-    ) -> Callable[[], Grown] | None:
-        """From some of the rows, none of them a judge; begun now. None if trees may have no say."""
-        asked = self.trees and self.params is None and self.holdout == "random" and self.return_rows and queries is None
-        if not asked or len(X) < FEW or noise is not None:
-            return None
-        return meanwhile(partial(grow_few, X, y, rows), self.n_jobs)
+    def _ask_trees(self: Any, queries: object, noise: Noise | None) -> bool:
+        """Whether they may have a say."""
+        alike = self.holdout == "random" and self.return_rows and queries is None
+        return self.trees and self.params is None and alike and noise is None
+
+    def _grow_few(self: Any, X: Array, y: Array, rows: Rows) -> Callable[[], Grown] | None:
+        """From some of the rows, none of them a judge; begun now. y: in whitened units. None where every row will be a
+        judge."""
+        return meanwhile(partial(grow_few, X, y, rows), self.n_jobs) if len(X) >= FEW else None
 
     def _learn_trees(
         self: Any, X: Array, y: Array, verdict: Verdict, few: Callable[[], Grown] | None, rng: np.random.Generator,
         report: dict,
     ) -> Callable[[], Found]:  # fmt: skip
         """verdict: of all others that answer."""
-        if few is None or "candidates" not in report:
+        if "candidates" not in report:
             return lambda: None
         told = report["trees"] = {}
         y, local = self.whitener_.transform_y(y), self.calibration == "local"

@@ -6,9 +6,10 @@ from rows that are no judges; the judges then say how far the law follows them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +32,7 @@ _ROWS_OF_LEAF, _LEAVES = 150, (31, 255)
 _JUDGES, _JUDGES_SHARE = 10_000, 0.2  # that weigh them, at most, and of all rows: from these no tree learns
 _SURE = 0.5  # standard errors that their gain must exceed: they will grow again, from more rows,
 _CLEAR = 0.005  # and so much of NLL + log RMSE: without them, a model is easier to read
+_FOLDS = 5
 _FORESTS, _MORE = 2, 1.25  # that grow from all rows, their mean errs less; times the trees that these can do with
 
 
@@ -65,6 +67,19 @@ def grow_few(X: Array, y: Array, rows: Rows) -> Grown:
     return Binned.of(X[rows]).grow(y[rows], np.arange(len(rows)), _FEW_GROWN, seed=0)
 
 
+class _Heard(NamedTuple):
+    """What trees say of judges whom none of them has seen."""
+
+    some: Rows
+    """Places of these among all judges."""
+    said: Array
+    how: Growth
+    """As many as were of use."""
+    forest: Forest | None
+    table: Binned | None
+    """All rows, if trees are to grow again from them."""
+
+
 def learn_trees(
     X: Array,
     y: Array,
@@ -74,54 +89,91 @@ def learn_trees(
     n_jobs: int | None,
     rng: np.random.Generator,
     told: dict,
-    few: Callable[[], Grown],
+    few: Callable[[], Grown] | None,
 ) -> tuple[Trees, Array] | None:
     """Trees that judges gain by, and the standardised residuals that these have with them. rows: the numbers of the
     judges among X (n, d), y (n,), which is in whitened units; law: what the process says of them; few: `grow_few`,
-    done or under way; told: for the report."""
+    done or under way, or None where rows are so few that each of them is a judge; told: for the report."""
     told["kept"] = False
-    some = rng.permutation(len(rows))[: min(_JUDGES, max(FEWEST, int(_JUDGES_SHARE * len(X))))]
-    if len(some) < FEWEST:
+    if len(rows) < FEWEST:
         return None
+    heard = _in_folds(X, y, rows, n_jobs, rng) if few is None else _aside(X, y, rows, law, n_jobs, rng, told, few)
+    if heard is None:
+        return None
+    outcome, law = y[rows[heard.some]], law[heard.some]
+    own = _saying(heard.said, law)
+    trial, weighing = judged(outcome, [law, own], local, rng), fit_weighing(outcome, [law, own], local)
+    weight = float(weighing.weights[1])
+    told |= {
+        "rmse": metrics.rmse(outcome, own) / metrics.rmse(outcome, law), "trees": heard.how.n_trees, "weight": weight,
+        "gain": trial.gain, "gain_standard_error": trial.error,
+    }  # fmt: skip
+    told["kept"] = weight > 0 and trial.exceeds(_SURE, _CLEAR)
+    if not told["kept"]:
+        return None
+    if heard.table is None:
+        assert heard.forest is not None
+        return Trees(heard.forest, weighing), trial.residuals
+    grow = partial(
+        _grown, heard.table, y, np.arange(len(X)), replace(heard.how, n_trees=round(_MORE * heard.how.n_trees))
+    )
+    again = in_parallel([partial(grow, seed) for seed in range(1, 1 + _FORESTS)], rng, n_jobs)
+    return Trees(Forest.mean_of([one.forest for one in again]), weighing), trial.residuals
+
+
+def _aside(
+    X: Array, y: Array, rows: Rows, law: Prediction, n_jobs: int | None, rng, told: dict, few: Callable[[], Grown]
+) -> _Heard | None:
+    """From rows that are no judges; some of these, to whom the others are as any row. None if few trees were
+    hopeless."""
+    some = rng.permutation(len(rows))[: min(_JUDGES, max(FEWEST, int(_JUDGES_SHARE * len(X))))]
     judges, law = rows[some], law[some]
     outcome = y[judges]
-    alone = metrics.rmse(outcome, law)
 
-    def said_by(one: Grown) -> Prediction:
-        return _saying(one.forest(X[judges], n_jobs), law)
+    def asked(one: Grown) -> tuple[Array, float]:
+        said = one.forest(X[judges], n_jobs)
+        return said, metrics.rmse(outcome, _saying(said, law))
 
-    few_said = said_by(few())
-    told["few_rmse"] = metrics.rmse(outcome, few_said) / alone
+    said, error = asked(few())
+    told["few_rmse"] = error / metrics.rmse(outcome, law)
     if told["few_rmse"] > _HOPELESS:
         return None
     others, most = rng.permutation(np.delete(np.arange(len(X)), judges)), _most_rows(X)
     again = len(others) < most  # there are more rows to grow from: the judges', once they have judged
-    table = np.concatenate([others, judges]) if again else others[:most]
-    binned, learned = Binned.of(X[table]), np.arange(min(len(others), most))
-    how = Growth(_MOST_GROWN, _RATE, int(np.clip(len(learned) // _ROWS_OF_LEAF, *_LEAVES)), _PATIENCE, _TRIED)
-    grown, said = binned.grow(y[table], learned, how, seed=0), few_said
-    if metrics.rmse(outcome, more_said := said_by(grown)) < metrics.rmse(outcome, few_said):
-        said = more_said
-    else:
-        grown, how = few(), _FEW_GROWN
-    trial, weighing = judged(outcome, [law, said], local, rng), fit_weighing(outcome, [law, said], local)
-    trees = Trees(grown.forest, weighing)
-    told |= {
-        "rmse": metrics.rmse(outcome, said) / alone, "trees": grown.n_trees, "weight": trees.weight,
-        "gain": trial.gain, "gain_standard_error": trial.error,
-    }  # fmt: skip
-    told["kept"] = trees.weight > 0 and trial.exceeds(_SURE, _CLEAR)
-    if not told["kept"]:
-        return None
     if again:
-        how = replace(how, n_trees=round(_MORE * grown.n_trees), patience=0)
+        table, how = Binned.of(X), _growth(len(others))
+        grown = table.grow(y, others, how, seed=0)
+    else:
+        table, how = Binned.of(X[others[:most]]), _growth(most)
+        grown = table.grow(y[others[:most]], np.arange(most), how, seed=0)
+    more_said, less = asked(grown)
+    if less > error:
+        return _Heard(some, said, _FEW_GROWN, few().forest, table if again else None)
+    return _Heard(some, more_said, _enough(how, [grown]), grown.forest, table if again else None)
 
-        def grow(number: int, _: np.random.Generator) -> Forest:
-            return binned.grow(y[table], np.arange(len(table)), how, seed=number).forest
 
-        forests = in_parallel([partial(grow, number) for number in range(1, 1 + _FORESTS)], rng, n_jobs)
-        trees = replace(trees, forest=Forest.mean_of(forests))
-    return trees, trial.residuals
+def _in_folds(X: Array, y: Array, rows: Rows, n_jobs: int | None, rng) -> _Heard:
+    """Each judge hears those that grew without its fold."""
+    fold, table, how = rng.permutation(len(X)) % _FOLDS, Binned.of(X), _growth(len(X))
+    tasks = [partial(_grown, table, y, np.flatnonzero(fold != k), how, k) for k in range(_FOLDS)]
+    grown, said = in_parallel(tasks, rng, n_jobs), np.empty(len(rows))
+    for k, one in enumerate(grown):
+        here = fold[rows] == k
+        said[here] = one.forest(X[rows[here]], n_jobs)
+    return _Heard(np.arange(len(rows)), said, _enough(how, grown), None, table)
+
+
+def _grown(table: Binned, y: Array, rows: Rows, how: Growth, seed: int, _: np.random.Generator) -> Grown:
+    return table.grow(y, rows, how, seed)
+
+
+def _growth(n: int) -> Growth:
+    """Until some of n rows gain no more."""
+    return Growth(_MOST_GROWN, _RATE, int(np.clip(n // _ROWS_OF_LEAF, *_LEAVES)), _PATIENCE, _TRIED)
+
+
+def _enough(how: Growth, grown: Sequence[Grown]) -> Growth:
+    return replace(how, n_trees=max(1, round(float(np.mean([one.n_trees for one in grown])))), patience=0)
 
 
 def _most_rows(X: Array) -> int:

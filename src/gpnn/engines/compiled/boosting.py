@@ -142,7 +142,7 @@ def _best_split(counts, first, tried, total, least_rows):
     """What it gains, its column and the last bin that goes left; 0 for none."""
     all_rows, whole = _rows_in(total), float(_sum_in(total))
     alone = whole * whole / all_rows
-    best, best_column, best_bin = alone * (1 + 1e-12), 0, 0
+    best, best_column, best_bin = alone * (1 + 1e-12), -1, 0  # less is rounding
     for k in tried:
         before = 0
         for at in range(first[k], first[k + 1] - 1):
@@ -160,8 +160,7 @@ def _best_split(counts, first, tried, total, least_rows):
             explained = below * below / less + above * above / more
             if explained > best:
                 best, best_column, best_bin = explained, k, at - first[k]
-    gained = best - alone
-    return (gained if gained > 1e-12 * alone else 0.0), best_column, best_bin
+    return (best - alone if best_column >= 0 else 0.0), best_column, best_bin
 
 
 @jit
