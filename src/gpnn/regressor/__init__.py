@@ -83,7 +83,7 @@ class GPnnRegressor(
         together, each in its own metric, weighed by held-out rows where these gain by more than noise. A prediction
         then costs what all of them cost, about k times as much. 1: the winner alone, as below 2,000 rows
     trees : let boosted trees have a say in means where held-out rows gain by it, as they do where y jumps at
-        thresholds; not below 2,000 rows, and not where noise or weights of rows are known
+        thresholds; not below 500 rows, and not where noise or weights of rows are known
     params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
     n_blocks, block_size, optimizer : phase 1 where refine=False: w random blocks of s rows, "lbfgs" or the paper's
         "adam" (rate 0.1, 200 steps)
@@ -378,7 +378,8 @@ class GPnnRegressor(
         self.kernel_ = best.kernel
         self.whitener_, report["whitening"] = whiteners[best.whitening].after(best.x_map), best.whitening
         few = best.refined and len(X) < FEW and len(holdout.hidden) == 0 and not best.is_sum
-        folds = cross_fit(X, y, holdout, best, self.whitener_, engine, rng, noise) if few else []
+        own_rng = rng.spawn(1)[0]  # whatever was tried, folds draw the same
+        folds = cross_fit(X, y, holdout, best, self.whitener_, engine, own_rng, noise) if few else []
         self._search_in_metric_of(best.params)
         return folds, contenders(tried, whiteners, self.ensemble)
 

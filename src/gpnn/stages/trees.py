@@ -1,7 +1,7 @@
 """Boosted trees beside the process, where judges gain by them.
 
 Where y jumps at thresholds of columns, trees find in few splits what a distance has to learn from many rows. They learn
-from rows that are no judges; the judges then say how far the law follows them.
+from rows that are no judges, or in folds where every row is one; the judges then say how far the law follows them.
 """
 
 from __future__ import annotations

@@ -162,7 +162,8 @@ class Watch:
 
     def _tells_time(self, name: str) -> bool:
         some = pa.array(sorted(self._seen[name])[:_TRIED], pa.string())
-        kinds = (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+        times = (pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC"))  # pandas 2 has "ns"
+        kinds = (pa.float64(), *times)
         return len(self._seen[name]) >= FOLDS and any(rules.parses(some, kind) for kind in kinds)
 
 
