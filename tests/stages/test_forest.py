@@ -25,7 +25,7 @@ def grown(X, y, how, rows=None, seed=0):
 def test_one_tree_is_scikit_learns(leaves):
     X, y = table()
     tree = DecisionTreeRegressor(max_leaf_nodes=leaves, min_samples_leaf=20).fit(X, y)
-    np.testing.assert_allclose(grown(X, y, Growth(1, 1.0, leaves))(X), tree.predict(X), atol=1e-5)
+    np.testing.assert_allclose(grown(X, y, Growth(1, 1.0, leaves))(X), tree.predict(X), atol=1e-6)
 
 
 def test_boosted_as_by_scikit_learn():

@@ -1,29 +1,27 @@
 """Boosted regression trees, grown leaf by leaf from histograms of binned columns.
 
-A residual is rounded to a whole number of 2⁻²⁰ of the largest, and counted together with its row in one integer: the
-number of rows above, the sum of the residuals below. One addition serves both, sums are exact in any order, and of two
-sisters only the smaller one is counted: the other is what is left of their mother.
+A residual is rounded to a whole number of 2⁻²⁵ of the largest, and counted together with its row in one integer: the
+number of rows above, the sum of the residuals below, with room for 2¹⁸ of both. One addition serves both, sums are
+exact in any order, and of two sisters only the smaller one is counted: the other is what is left of their mother.
 """
 
 import numpy as np
 
 from gpnn.engines.compiled import inline, jit
 
-_ROW = 1 << 40  # one row, in an integer that counts rows and residuals
-_HALF = 1 << 39
-_FINEST = 1 << 20
-MOST_ROWS = 1 << 18
-"""So many residuals cannot run over into the rows."""
+_PLACE = 44  # of the number of rows, above the bits of the sum
+_ROW, _HALF = 1 << _PLACE, 1 << _PLACE - 1
+_FINEST = 1 << 25
 
 
 @inline
 def _rows_in(counted):
-    return (counted + _HALF) >> 40
+    return (counted + _HALF) >> _PLACE
 
 
 @inline
 def _sum_in(counted):
-    return counted - (_rows_in(counted) << 40)
+    return counted - (_rows_in(counted) << _PLACE)
 
 
 @jit
