@@ -1,7 +1,7 @@
 """GPnnRegressor() beside GPnnRegressor.paper() on real data: accuracy, honesty and time, on the paper's splits.
 
 python benchmarks/defaults.py                                           # all seven sets, whole test sets
-python benchmarks/defaults.py --datasets bike robot_arm --seeds 1 --max-test 10000
+python benchmarks/defaults.py --datasets bike robot_arm --seeds 1 --max-test 10000 --models default
 """
 
 import argparse
@@ -15,6 +15,7 @@ from gpnn.kernels import KERNELS
 from report import read_results, write_results
 
 SETS = ("poletele", "bike", "protein", "houseelectric", "britain_magnetic", "covtype", "blogfeedback")
+MODELS = {"default": GPnnRegressor, "paper": GPnnRegressor.paper}
 METRICS = ("rmse", "nll", "calibration", "coverage_90", "crps")
 
 
@@ -23,14 +24,16 @@ def main():
     parser.add_argument("--datasets", nargs="+", default=SETS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--max-test", type=int, default=None, help="use only the first rows of each test set")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     args = parser.parse_args()
-    results = read_results("defaults")  # of other data sets
+    results = read_results("defaults")  # of other data sets and models
     for name in args.datasets:
         X, y = load(name)
         for kernel in KERNELS:  # compile
             GPnnRegressor(kernel=kernel, random_state=0).fit(X[:3000], y[:3000]).predict(X[:10])
-        for label, make in (("default", GPnnRegressor), ("paper", GPnnRegressor.paper)):
-            runs = [run(make(random_state=seed), *split(X, y, seed), args.max_test) for seed in range(args.seeds)]
+        for label in args.models:
+            make, seeds = MODELS[label], range(args.seeds)
+            runs = [run(make(random_state=seed), *split(X, y, seed), args.max_test) for seed in seeds]
             results[f"{name} {label}"] = runs
             middle = {key: np.mean([one[key] for one in runs]) for key in (*METRICS, "fit_s", "predict_ms")}
             print(

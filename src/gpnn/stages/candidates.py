@@ -14,7 +14,7 @@ from gpnn.common.types import Array, Hyperparameters, Prediction
 _MAP_PRICE, _SUM_PRICE = 0.01, 0.03  # what they must gain in `score`: without, a metric is easier to read, and quicker
 _RIVALS, CLOSE = ("exponential", "matern32"), 0.1  # kernels; how far behind in `priced_score` to go on to the largest
 _AS_GOOD = 0.03  # in `priced_score` on a larger sample: less is chance
-_IN_VAIN = 0.02  # in `priced_score`, by which more steps did worse: still more of them do not help
+_IN_VAIN, _SURELY = 0.02, 2.0  # in `priced_score`, and in standard errors, by which more steps did worse
 _CLEARLY_WORSE = 0.2  # of a whitening with one kernel, in `priced_score`: it is not tried with the others
 
 
@@ -115,16 +115,25 @@ def losses_of_rows(y: Array, law: Prediction) -> Array:
 def hope(one: Candidate, leader: Candidate) -> float:
     """What is to be expected of one that is behind, as its judges and the leader's are the same: the mean of the gain,
     where there is one, given the standard error of their differences."""
-    if one.losses is None or leader.losses is None:
+    error = _error_of_difference(one, leader)
+    if np.isinf(error):
         return np.inf
-    error = max(float(np.std(one.losses - leader.losses)) / np.sqrt(len(one.losses)), 1e-12)
     behind = (priced_score(one) - priced_score(leader)) / error
     return error * float(np.exp(-0.5 * behind**2) / np.sqrt(2 * np.pi) - behind * ndtr(-behind))
 
 
 def in_vain(one: Candidate, candidates: Sequence[Candidate]) -> bool:
     """Whether it was refined further, and did clearly worse: where columns are many, metrics overfit."""
-    return any(other.begun is one and priced_score(other) > priced_score(one) + _IN_VAIN for other in candidates)
+    further = [other for other in candidates if other.begun is one]
+    least = (max(_IN_VAIN, _SURELY * _error_of_difference(one, other)) for other in further)
+    return any(priced_score(other) - priced_score(one) > by for other, by in zip(further, least, strict=True))
+
+
+def _error_of_difference(one: Candidate, other: Candidate) -> float:
+    """Of their scores, from what each judge says of both; infinite where that is not known."""
+    if one.losses is None or other.losses is None:
+        return np.inf
+    return max(float(np.std(one.losses - other.losses)) / np.sqrt(len(one.losses)), 1e-12)
 
 
 def priced_score(candidate: Candidate) -> float:

@@ -56,9 +56,9 @@ class Forest:
 
 @dataclass(frozen=True)
 class Growth:
-    """How trees are grown: how many, how much of what is left each may explain, their leaves; after how many that
-    gained nothing on rows held out no more are grown (0: none are held out, and all are grown); and among what share of
-    the columns each split is chosen."""
+    """How trees are grown: how many, how much of what is left each may explain, their leaves; after how many in a row
+    that gained nothing on rows held out no more are grown (0: none are held out, and all are grown); and among what
+    share of the columns each split is chosen."""
 
     n_trees: int
     rate: float

@@ -281,7 +281,8 @@ def choose(
     def contest(heat: Heat) -> list[Candidate]:
         leaders = leaders_of(candidates, heat.places, heat.behind)
         hopeful = leaders[:1] + [one for one in leaders[1:] if hope(one, leaders[0]) >= heat.least]
-        return [one for one in hopeful if (one.is_sum or not early) and (heat.with_map or not in_vain(one, candidates))]
+        hopeful = [one for one in hopeful if one.is_sum or not early]
+        return [one for one in hopeful if heat is not last or not in_vain(one, candidates)]
 
     def do(tasks: list[_Task]) -> None:
         candidates.extend(_all_of(tasks, rng, engine.n_learners, progress))

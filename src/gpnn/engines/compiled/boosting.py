@@ -32,10 +32,10 @@ def boost(
     """Grow trees one after another, each to the residuals of those before it.
 
     bins (d, n): of each value; first (d + 1,): where a column's bins begin among all; rows, held: numbers of those to
-    learn from, and of those that end it where they gained nothing by as many trees as `patience`; n_tried: columns
+    learn from, and of those that end it where none of the last `patience` trees gained anything; n_tried: columns
     that each split is chosen among, drawn anew. Fills roots (t,), and for each node its column (−1 for leaves), the
     last bin that goes left, what a leaf says, and its left child, with the right one behind; adds to gains (d,) what
-    splits took off the sum of squares. Returns how many trees and nodes are to be kept.
+    splits took off the sum of squares. Returns how many trees and nodes there are.
     """
     n = len(rows)
     said, counted, ordered = np.zeros(len(y)), np.zeros(len(y), np.int64), np.empty(n, np.int64)
@@ -44,8 +44,7 @@ def boost(
     slot, start, stop, node, total, best_column, best_bin = np.empty((7, most_leaves), np.int64)
     gain = np.empty(most_leaves)
     tried, state = np.arange(len(bins)), np.array([seed], np.uint64)
-    n_nodes = kept_nodes = kept = 0
-    lowest = np.inf
+    losses, n_nodes, grown = np.empty(n_trees), 0, 0
     for tree in range(n_trees):
         largest = 0.0
         for i in rows:
@@ -107,11 +106,10 @@ def boost(
                 at = left[at] + (bins[column[at], i] > place[at])
             said[i] += value[at]
             loss += (y[i] - said[i]) ** 2
-        if len(held) == 0 or loss < lowest:
-            lowest, kept, kept_nodes = loss, tree + 1, n_nodes
-        elif tree + 1 - kept >= patience:
+        losses[tree], grown = loss, tree + 1
+        if len(held) and tree >= patience and losses[tree + 1 - patience : tree + 1].min() >= losses[tree - patience]:
             break
-    return kept, kept_nodes
+    return grown, n_nodes
 
 
 @jit
