@@ -378,8 +378,9 @@ class GPnnRegressor(
         self.kernel_ = best.kernel
         self.whitener_, report["whitening"] = whiteners[best.whitening].after(best.x_map), best.whitening
         few = best.refined and len(X) < FEW and len(holdout.hidden) == 0 and not best.is_sum
-        own_rng = rng.spawn(1)[0]  # whatever was tried, folds draw the same
-        folds = cross_fit(X, y, holdout, best, self.whitener_, engine, own_rng, noise) if few else []
+        folds = []
+        if few:  # with random numbers of their own: whatever was tried before, folds draw the same
+            folds = cross_fit(X, y, holdout, best, self.whitener_, engine, rng.spawn(1)[0], noise)
         self._search_in_metric_of(best.params)
         return folds, contenders(tried, whiteners, self.ensemble)
 
