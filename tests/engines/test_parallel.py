@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from gpnn.engines.parallel import blocks, for_each_block, in_parallel, n_threads, progress_bar
+from gpnn.engines.parallel import blocks, for_each_block, in_parallel, meanwhile, n_threads, progress_bar
 from gpnn.errors import InvalidInputError
 
 
@@ -147,3 +147,31 @@ def test_what_is_done_beside_tasks_changes_none_of_their_numbers(n_jobs):
     assert max(done) == 2.0
     assert len(done) == 2
     assert len(set(alone)) == 4
+
+
+def test_what_is_begun_meanwhile_waits_for_nobody():
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        go_on.wait(10)
+        return 3.0
+
+    found = meanwhile(work, n_jobs=2)
+    assert begun.wait(10)  # nobody has asked yet
+    go_on.set()
+    assert (found(), found()) == (3.0, 3.0)
+
+
+def test_with_one_thread_it_is_done_once_when_asked():
+    done = []
+    found = meanwhile(lambda: done.append(1) or 3.0, n_jobs=1)
+    assert not done
+    assert (found(), found(), done) == (3.0, 3.0, [1])
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_what_fails_meanwhile_fails_when_asked(n_jobs):
+    found = meanwhile(lambda: 1 / 0, n_jobs)
+    with pytest.raises(ZeroDivisionError):
+        found()
