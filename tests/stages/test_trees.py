@@ -128,6 +128,26 @@ def test_columns_that_count_only_together():
     assert set(np.argsort(-gains)[:2]) == {3, 7}
 
 
+def test_where_every_row_is_a_judge_each_hears_those_that_grew_without_it(steps):
+    X, y = (of[:1200] for of in steps)
+    told, rows = {}, np.arange(1200)
+    process = Prediction(blurred(X), np.full(1200, 0.35**2))
+    trees, residuals = learn_trees(X, y, rows, process, True, 2, np.random.default_rng(0), told, None)
+    assert told["kept"]
+    assert len(residuals) == 1200
+    new, outcome = jumps(5)
+    alone = Prediction(blurred(new), np.full(6000, 0.35**2))
+    together = trees.beside(alone, new)
+    errors = [np.sqrt(np.mean((law.mean - outcome) ** 2)) for law in (alone, together)]
+    assert errors[1] < 0.7 * errors[0]
+    noise = np.random.default_rng(1).normal(size=1200)  # which trees that had seen a row would know
+    nothing = Prediction(np.zeros(1200), np.ones(1200))
+    assert learn_trees(X, noise, rows, nothing, True, 2, np.random.default_rng(0), told, None) is None
+    hopeless = Prediction(y, np.full(1200, 1e-4))
+    assert learn_trees(X, y + 0.01 * noise, rows, hopeless, True, 2, np.random.default_rng(0), told, None) is None
+    assert told["few_rmse"] > 1.5
+
+
 def test_too_few_judges_say_nothing(steps):
     found, told = learned(*steps, np.zeros(6000), 1.0, n_judges=300)
     assert (found, told) == (None, {"kept": False})

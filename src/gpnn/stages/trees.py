@@ -97,7 +97,11 @@ def learn_trees(
     told["kept"] = False
     if len(rows) < FEWEST:
         return None
-    heard = _in_folds(X, y, rows, n_jobs, rng) if few is None else _aside(X, y, rows, law, n_jobs, rng, told, few)
+    heard = (
+        _in_folds(X, y, rows, law, n_jobs, rng, told)
+        if few is None
+        else _aside(X, y, rows, law, n_jobs, rng, told, few)
+    )
     if heard is None:
         return None
     outcome, law = y[rows[heard.some]], law[heard.some]
@@ -114,11 +118,13 @@ def learn_trees(
     if heard.table is None:
         assert heard.forest is not None
         return Trees(heard.forest, weighing), trial.residuals
-    grow = partial(
-        _grown, heard.table, y, np.arange(len(X)), replace(heard.how, n_trees=round(_MORE * heard.how.n_trees))
-    )
-    again = in_parallel([partial(grow, seed) for seed in range(1, 1 + _FORESTS)], rng, n_jobs)
-    return Trees(Forest.mean_of([one.forest for one in again]), weighing), trial.residuals
+    table, how = heard.table, replace(heard.how, n_trees=round(_MORE * heard.how.n_trees))
+
+    def grown(seed: int, _: np.random.Generator) -> Forest:
+        return table.grow(y, np.arange(len(X)), how, seed).forest
+
+    again = in_parallel([partial(grown, seed) for seed in range(1, 1 + _FORESTS)], rng, n_jobs)
+    return Trees(Forest.mean_of(again), weighing), trial.residuals
 
 
 def _aside(
@@ -152,19 +158,25 @@ def _aside(
     return _Heard(some, more_said, _enough(how, [grown]), grown.forest, table if again else None)
 
 
-def _in_folds(X: Array, y: Array, rows: Rows, n_jobs: int | None, rng) -> _Heard:
-    """Each judge hears those that grew without its fold."""
+def _in_folds(
+    X: Array, y: Array, rows: Rows, law: Prediction, n_jobs: int | None, rng: np.random.Generator, told: dict
+) -> _Heard | None:
+    """Each judge hears those that grew without its fold. None if the first fold's were hopeless."""
     fold, table, how = rng.permutation(len(X)) % _FOLDS, Binned.of(X), _growth(len(X))
-    tasks = [partial(_grown, table, y, np.flatnonzero(fold != k), how, k) for k in range(_FOLDS)]
-    grown, said = in_parallel(tasks, rng, n_jobs), np.empty(len(rows))
-    for k, one in enumerate(grown):
-        here = fold[rows] == k
-        said[here] = one.forest(X[rows[here]], n_jobs)
-    return _Heard(np.arange(len(rows)), said, _enough(how, grown), None, table)
+    inside = [np.flatnonzero(fold[rows] == k) for k in range(_FOLDS)]
 
+    def heard(k: int, _: np.random.Generator) -> tuple[Grown, Array]:
+        grown = table.grow(y, np.flatnonzero(fold != k), how, seed=k)
+        return grown, grown.forest(X[rows[inside[k]]], 1)
 
-def _grown(table: Binned, y: Array, rows: Rows, how: Growth, seed: int, _: np.random.Generator) -> Grown:
-    return table.grow(y, rows, how, seed)
+    first, outcome, alone = heard(0, rng), y[rows[inside[0]]], law[inside[0]]
+    told["few_rmse"] = metrics.rmse(outcome, _saying(first[1], alone)) / metrics.rmse(outcome, alone)
+    if told["few_rmse"] > _HOPELESS:
+        return None
+    every = [first, *in_parallel([partial(heard, k) for k in range(1, _FOLDS)], rng, n_jobs)]
+    said = np.empty(len(rows))
+    said[np.concatenate(inside)] = np.concatenate([one for _, one in every])
+    return _Heard(np.arange(len(rows)), said, _enough(how, [grown for grown, _ in every]), None, table)
 
 
 def _growth(n: int) -> Growth:
