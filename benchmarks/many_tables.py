@@ -109,7 +109,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--group", default="fresh", choices=TABLES)
     parser.add_argument("--tables", nargs="+", help="of that group; all of them otherwise")
-    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=[*VARIANTS, "ridge", *PEERS])
     parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
     results = read_results("many_tables")
