@@ -1,6 +1,7 @@
 """`trees=` end to end: a say in means and widths where judges gain by it, and nothing else changes."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -163,18 +164,35 @@ def wide():
     return model, X, y
 
 
-def test_of_a_wide_table_they_see_columns_of_their_own(wide, tmp_path):
+def test_of_a_wide_table_they_see_all_columns(wide, tmp_path):
     model, X, _ = wide
     assert model.fit_report_["trees"]["kept"]
-    assert len(model._tree_columns) == 64 > len(model.columns_)
-    said, column = model._trees.forest, model._tree_columns
-    assert set(column[np.unique(said.column[said.column >= 0])]) > set(model.columns_)
-    changed, rest = X[3000:3100].copy(), np.setdiff1d(np.arange(80), column)
-    changed[:, rest] = 9.0  # which nobody looks at
+    seen = np.unique(model._trees.forest.column)[1:]
+    assert set(seen) > set(model.columns_) | {40, 41}
+    changed = X[3000:3100].copy()
+    changed[:, np.setdiff1d(np.arange(80), [*seen, *model.columns_])] = 9.0  # which nobody looks at
     np.testing.assert_array_equal(model.predict(changed), model.predict(X[3000:3100]))
     model.save(tmp_path / "wide.gpnn")
     loaded = GPnnRegressor.load(tmp_path / "wide.gpnn")
     np.testing.assert_array_equal(loaded.predict(X[3000:]), model.predict(X[3000:]))
+
+
+def test_files_whose_trees_had_columns_of_their_own(wide, tmp_path):
+    """As they were written before trees saw all of a wide table."""
+    model, X, _ = wide
+    columns = np.random.default_rng(0).permutation(80)
+    before, forest = copy.copy(model), model._trees.forest
+    old = np.where(forest.column < 0, -1, np.argsort(columns)[forest.column]).astype(np.int32)
+    before._trees = replace(model._trees, forest=replace(forest, column=old))
+    before._tree_columns = columns
+    before.save(tmp_path / "before.gpnn")
+    loaded = GPnnRegressor.load(tmp_path / "before.gpnn")
+    assert "_tree_columns" not in vars(loaded)
+    np.testing.assert_array_equal(loaded.predict(X[3000:]), model.predict(X[3000:]))
+    before._tree_columns = columns[:3]
+    with pytest.raises(InvalidInputError, match="columns for trees"):
+        before.save(tmp_path / "wrong.gpnn")
+        GPnnRegressor.load(tmp_path / "wrong.gpnn")
 
 
 def test_of_a_wide_table_all_else_knows_their_columns(wide):

@@ -89,6 +89,17 @@ def _leaf(forest, node, row):
     return node
 
 
+def test_some_columns_in_another_order():
+    """Trees speak of them by their numbers in the table."""
+    X, y = table()
+    some, how = np.array([2, 0, 1]), Growth(20, 0.1, 31)
+    first = Binned.of(X, some).grow(y, np.arange(4000), how, seed=0).forest
+    again = Binned.of(X).only(some).grow(y, np.arange(4000), how, seed=0).forest
+    assert set(first.column) == {-1, 0, 1, 2}
+    np.testing.assert_array_equal(first(X), again(X))
+    np.testing.assert_array_equal(first(X), grown(X[:, some], y, how)(X[:, some]))
+
+
 def test_only_the_rows_that_were_given():
     X, y = table()
     rows = np.arange(0, 4000, 2)
@@ -103,6 +114,21 @@ def test_random_columns_differ_by_seed():
     one, same, other = (grown(X, y, Growth(5, 0.1, 31, tried=0.6), seed=seed)(X) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
     assert np.mean(one != other) > 0.5
+
+
+def test_each_tree_sees_some_columns_half_of_them_the_first():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 12))
+    y = X.sum(axis=1)
+    forest = grown(X, y, Growth(60, 0.1, 31, seen=6))
+    seen = [set(forest.column[begin:end]) - {-1} for begin, end in _trees(forest)]
+    assert max(map(len, seen)) == 6
+    later = [of - {0, 1, 2} for of in seen]
+    assert max(map(len, later)) == 3
+    assert set.union(*later) == set(range(3, 12))  # drawn anew for each tree
+    in_first = np.mean([k in of for of in seen for k in range(3)])
+    assert in_first > 0.9
+    np.testing.assert_array_equal(grown(X, y, Growth(9, 0.1, 31, seen=12))(X), grown(X, y, Growth(9, 0.1, 31))(X))
 
 
 def test_constant_targets_and_columns():

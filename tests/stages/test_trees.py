@@ -100,7 +100,7 @@ def test_few_trees_say_where_more_are_hopeless(steps):
 def test_once_judged_they_grow_from_the_judges_rows_too(steps, monkeypatch):
     X, y = steps
     (trees, _), told = learned(X, y, blurred(X), 0.35)
-    monkeypatch.setattr("gpnn.stages.trees._most_rows", lambda X: 4800)  # all but the judges: there are no more
+    monkeypatch.setattr("gpnn.stages.trees._most_rows", lambda columns: 4800)  # all but the judges: there are no more
     (judged, _), told_of_judged = learned(X, y, blurred(X), 0.35)
     assert len(judged.forest.roots) == told_of_judged["trees"]
     assert len(trees.forest.roots) == 2 * round(1.25 * told["trees"])
@@ -124,8 +124,24 @@ def test_leaves_grow_with_rows(steps, monkeypatch):
 def test_columns_that_count_only_together():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 30))
-    gains = gains_of_columns(X, np.sign(X[:, 3] * X[:, 7]) + 0.1 * rng.normal(size=6000))
+    gains = gains_of_columns(Binned.of(X), np.sign(X[:, 3] * X[:, 7]) + 0.1 * rng.normal(size=6000))
     assert set(np.argsort(-gains)[:2]) == {3, 7}
+
+
+def test_of_many_columns_those_that_say_something_come_first():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 90))
+    X[:, 50] = 1.0
+    y = 3 * np.sign(X[:, 40]) + np.sin(2 * X[:, 3]) + 0.1 * rng.normal(size=3000)
+    grown, columns = grow_few(X, y, np.arange(3000))
+    assert list(columns[:2]) == [40, 3]
+    assert 50 not in columns
+    assert len(columns) > 64  # of which each tree sees some
+    new = rng.normal(size=(500, 90))
+    truth = 3 * np.sign(new[:, 40]) + np.sin(2 * new[:, 3])
+    assert np.mean((grown.forest(new) - truth) ** 2) < 0.1 * np.var(truth)
+    _, few = grow_few(X[:, :64], y, np.arange(3000))
+    np.testing.assert_array_equal(few, np.arange(64))
 
 
 def test_where_every_row_is_a_judge_each_hears_those_that_grew_without_it(steps):

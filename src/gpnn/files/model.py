@@ -15,6 +15,7 @@ import numbers
 import os
 import types
 import warnings
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -85,7 +86,6 @@ _LATER: dict[str, Any] = {
     "_typical_noise": float | None,
     "target_scale_": TargetScale,
     "columns_": NDArray[np.integer] | None,
-    "_tree_columns": NDArray[np.integer] | None,
     "_ranges": Array | None,
     "_ensemble": Ensemble | None,
     "_trees": Trees | None,
@@ -99,7 +99,6 @@ _BEFORE = {
     "_recent": None,
     "target_scale_": TargetScale(),
     "columns_": None,
-    "_tree_columns": None,
     "_ranges": None,
     "_ensemble": None,
     "_trees": None,
@@ -349,6 +348,8 @@ def _restored(content: dict, arrays: dict[str, NDArray], rows: dict | None = Non
     )
     model = GPnnRegressor(**{name: value for name, value in settings.items() if name not in _NOT_KEPT})
     check_settings(model)
+    if (seen := learned.pop("_tree_columns", None)) is not None:  # earlier files number the columns that trees saw
+        learned["_trees"] = _seeing_all_columns(learned.get("_trees"), seen)
     needed = _LEARNED.keys() - (rows or {}).keys()
     wrong, missing = [name for name in learned if not _is_learned(name)], sorted(needed - learned.keys())
     if wrong or missing:
@@ -432,8 +433,7 @@ def _check_sizes(model: GPnnRegressor) -> None:
     if model._ensemble is not None:
         _check_ensemble(model._ensemble, d)
     if model._trees is not None:
-        seen = model._tree_columns
-        _check_trees(model._trees, d if seen is None else _n_of(seen, model.n_features_in_))
+        _check_trees(model._trees, model.n_features_in_)
 
 
 def _check_metric(whitener: Whitener, kernel: str, params: Hyperparameters, d: int) -> None:
@@ -518,6 +518,15 @@ def _check_ensemble(ensemble: Ensemble, d: int) -> None:
         _check_rows(one.index, one.y, d, one.n_neighbors, one.noise)
     if ensemble.weighing.weights.shape != (1 + len(ensemble.companions),):
         raise ValueError(f"{ensemble.weighing.weights.shape} weights for {len(ensemble.companions)} companions")
+
+
+def _seeing_all_columns(trees: object, seen: object) -> Trees:
+    """Trees of the columns `seen`, told of all of them."""
+    if not isinstance(trees, Trees) or not isinstance(seen, np.ndarray) or trees.forest.column.max() >= len(seen):
+        raise ValueError("columns for trees, and no trees for them")
+    column = trees.forest.column
+    in_table = np.where(column < 0, column, seen[column]).astype(column.dtype)
+    return replace(trees, forest=replace(trees.forest, column=in_table))
 
 
 def _check_trees(trees: Trees, d: int) -> None:

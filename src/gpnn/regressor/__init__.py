@@ -238,10 +238,10 @@ class GPnnRegressor(
         return self
 
     def _fit_without(
-        self, suspects: Suspects, X, seen, y, queries, engine: Engine, rng, report, noise=None
+        self, suspects: Suspects, X, table, y, queries, engine: Engine, rng, report, noise=None
     ) -> Prediction:
-        """The stages, on all rows but the suspects; seen (n, k): what trees see of them. Returns the laws of the
-        calibration rows, each from the others."""
+        """The stages, on all rows but the suspects; table: X with the columns that trees alone see. Returns the laws of
+        the calibration rows, each from the others."""
         n = len(X)
         with report.stage("hold out"):
             holdout = self._hold_out(X, y, engine, rng)
@@ -255,9 +255,10 @@ class GPnnRegressor(
             self._row_means, y = means_at(self.mean_, y - rest, kept, n), rest
             noise = None if noise is None else noise.in_units_of(moments(y, weights)[1])
             self._typical_noise = float(np.mean(noise.known)) if noise is not None and noise.known.any() else None
-        seen = X if seen.shape == X.shape else seen[kept]
+        if len(kept) < len(table):
+            table = X if self.columns_ is None else table[kept]
         ask_trees = self._ask_trees(queries, noise)
-        few = self._grow_few(seen, y / np.std(y), holdout.learn) if ask_trees else None
+        few = self._grow_few(table, y / np.std(y), holdout.learn) if ask_trees else None
         with report.stage("learn"):
             folds, leading = self._learn(X, y, holdout, engine, rng, report, noise)
         with report.stage("index"):
@@ -271,7 +272,7 @@ class GPnnRegressor(
             queries = None if queries is None else queries.of(kept)
             for_far, for_factors, for_trees = rng.spawn(3)
             if ask_trees and self.ensemble == 1:
-                trees = meanwhile(self._learn_trees(seen, y, verdict, few, for_trees, report), self.n_jobs)
+                trees = meanwhile(self._learn_trees(table, y, verdict, few, for_trees, report), self.n_jobs)
             self._far = self._learn_far(X, y, verdict, queries, engine, for_far, report, noise)
             outcome, near, n_parts = self.whitener_.transform_y(y[verdict.rows]), self._near(), holdout.n_parts
             self._factors = factors_to_come(near, self._far, engine, outcome, verdict.law, n_parts, for_factors)
@@ -279,7 +280,7 @@ class GPnnRegressor(
         if self.ensemble > 1:
             with report.stage("ensemble"):
                 verdict = self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
-                trees = self._learn_trees(seen, y, verdict, few, for_trees, report)
+                trees = self._learn_trees(table, y, verdict, few, for_trees, report)
         with report.stage("trees"):
             self._take_trees(trees() if ask_trees else None, for_trees, report)
         if len(holdout.hidden) and self.return_rows:
@@ -475,9 +476,9 @@ class GPnnRegressor(
 
     def _inner_law(self, X, engine: Engine, known=None, near: Near | None = None) -> tuple[Prediction, float]:
         """What `_law` gives, of y on the scale that was learned."""
-        seen, X = None if self._trees is None else self._seen_by_trees(X), self._used(X)
+        table, X = X, self._used(X)
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
-        settings = self._bar("predict"), known, self._trees, seen
+        settings = self._bar("predict"), known, self._trees, table
         law, jitter = answer(near or self._answering(), self._far, engine, X, *settings)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 

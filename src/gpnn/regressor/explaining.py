@@ -52,7 +52,7 @@ class Explaining:
 
     def _explain(self: Any, X: Array) -> Explanation:
         """Of an ensemble: what the leading candidate says, and why."""
-        engine, seen, X = self._holding_engine(), self._seen_by_trees(X), self._used(X)
+        engine, table, X = self._holding_engine(), X, self._used(X)
         constant = self.mean_.value if isinstance(self.mean_, Constant) else None
         if constant is None and self._row_means is None:
             raise InvalidInputError(
@@ -60,7 +60,9 @@ class Explaining:
                 "which weights cannot be told from offsets. Fit again."
             )
         y_std = self.whitener_.y_std
-        found = explained(self._near(), self._far, self._trees, engine, X, seen, self._numbered, y_std, self._row_means)
+        found = explained(
+            self._near(), self._far, self._trees, engine, X, table, self._numbered, y_std, self._row_means
+        )
         offset, level = found.offset + self.mean_.predict(X), constant or 0.0
         scale = self.target_scale_.kind
         found = replace(found, columns=self._on_all_columns(found.columns))

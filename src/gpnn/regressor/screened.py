@@ -1,5 +1,4 @@
-"""Of a wide table, the columns that are learned from; the others are as if they were not there. Trees see more of them
-than the process does."""
+"""Of a wide table, the columns that the process learns from; to it, the others are as if they were not there."""
 
 from __future__ import annotations
 
@@ -15,16 +14,15 @@ from gpnn.stages.screening import columns_that_matter
 
 class Screened:
     columns_: NDArray[np.int64] | None
-    _tree_columns: NDArray[np.int64] | None = None
     _ranges: Array | None
 
     def _screen(self: Any, X: Array, y: Array, engine: Engine, report: dict) -> None:
-        """columns_, that the process learns from, and those that trees do; None for all."""
-        self.columns_ = self._tree_columns = self._ranges = None
+        """columns_, None for all."""
+        self.columns_ = self._ranges = None
         if (leader := self.__dict__.get("_leader")) is not None:
-            self.columns_, self._tree_columns = leader.columns_, leader._tree_columns
+            self.columns_ = leader.columns_
         elif self.screen_columns and self.params is None and isinstance(self.mean, str):
-            self.columns_, self._tree_columns = columns_that_matter(X, y, engine) or (None, None)
+            self.columns_ = columns_that_matter(X, y, engine)
         if self.columns_ is not None:
             self._ranges = np.stack([X.min(axis=0), X.max(axis=0), X.mean(axis=0)]).astype(float)
             report["columns"] = len(self.columns_)
@@ -32,10 +30,6 @@ class Screened:
     def _used(self: Any, X: Array) -> Array:
         """Rows (q, d) with the columns that the process looks at."""
         return X if self.columns_ is None else X[:, self.columns_]
-
-    def _seen_by_trees(self: Any, X: Array) -> Array:
-        """Rows (q, d) with the columns that trees look at."""
-        return self._used(X) if self._tree_columns is None else X[:, self._tree_columns]
 
     def _n_used(self: Any, d: int) -> int:
         return d if self.columns_ is None else len(self.columns_)

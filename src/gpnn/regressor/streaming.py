@@ -298,7 +298,7 @@ class Streaming:
         rng, judges = np.random.default_rng(learned.seed), learned.judges
         engine = self._make_engine().hold(self.index_, self._y)
         both = Drawn.joined([judges, learned.sample])
-        seen = self._seen_by_trees(both.X)
+        table = both.X
         both = replace(both, X=self._used(both.X), y=self.target_scale_(both.y))
         rest = add_mean(self.mean_, both.X, both.y, -1.0, self.n_jobs)
         with report.stage("calibrate"):
@@ -313,8 +313,8 @@ class Streaming:
         with report.stage("trees"):
             own_rng, found = rng.spawn(1)[0], None
             if self._ask_trees(queries, None):
-                few = self._grow_few(seen, self.whitener_.transform_y(rest), np.arange(len(judges), len(seen)))
-                found = self._learn_trees(seen, rest, verdict, few, own_rng, report)()
+                few = self._grow_few(table, self.whitener_.transform_y(rest), np.arange(len(judges), len(table)))
+                found = self._learn_trees(table, rest, verdict, few, own_rng, report)()
             self._take_trees(found, own_rng, report)
         self._number_in_table(both.numbers)
 

@@ -12,11 +12,10 @@ from gpnn.common.types import Array
 from gpnn.engines import Noise
 from gpnn.engines.parallel import meanwhile
 from gpnn.stages.few import FEW
-from gpnn.stages.forest import Grown
 from gpnn.stages.holdout import Rows
 from gpnn.stages.judges import Verdict
 from gpnn.stages.shapes import fit_shape
-from gpnn.stages.trees import Trees, grow_few, learn_trees
+from gpnn.stages.trees import Few, Trees, grow_few, learn_trees
 
 Found = tuple[Trees, Array] | None
 """By `learn_trees`."""
@@ -32,13 +31,13 @@ class BesideTrees:
         alike = self.holdout == "random" and self.return_rows and queries is None
         return self.trees and self.params is None and alike and noise is None
 
-    def _grow_few(self: Any, X: Array, y: Array, rows: Rows) -> Callable[[], Grown] | None:
+    def _grow_few(self: Any, X: Array, y: Array, rows: Rows) -> Callable[[], Few] | None:
         """From some of the rows, none of them a judge; begun now. y: in whitened units. None where every row will be a
         judge."""
         return meanwhile(partial(grow_few, X, y, rows), self.n_jobs) if len(X) >= FEW else None
 
     def _learn_trees(
-        self: Any, X: Array, y: Array, verdict: Verdict, few: Callable[[], Grown] | None, rng: np.random.Generator,
+        self: Any, X: Array, y: Array, verdict: Verdict, few: Callable[[], Few] | None, rng: np.random.Generator,
         report: dict,
     ) -> Callable[[], Found]:  # fmt: skip
         """verdict: of all others that answer."""

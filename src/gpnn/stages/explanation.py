@@ -109,19 +109,19 @@ def explained(
     trees: Trees | None,
     engine: Engine,
     X: Array,
-    seen: Array,
+    table: Array,
     numbered: Numbered,
     y_std: float,
     means: Array | None,
 ) -> Explanation:
-    """Of rows X (q, d), of which trees see `seen` (q, k). Offsets are still without the mean function at X itself, and
-    y without a constant one.
+    """Of rows X (q, d), of which trees see all columns, table (q, k). Offsets are still without the mean function at X
+    itself, and y without a constant one.
 
     numbered: the engine's rows as they are numbered in the user's table; means: the mean function at the rows of that
     table, None for 0.
     """
     parts = [
-        _explained(near, far, trees, engine, X[part], seen[part], numbered, y_std, means)
+        _explained(near, far, trees, engine, X[part], table[part], numbered, y_std, means)
         for part in blocks(len(X), _BLOCK)
     ]
     if not parts:
@@ -139,7 +139,7 @@ def explained(
     return Explanation(**whole)
 
 
-def _explained(near, far, trees, engine, X, seen, numbered, y_std, means) -> Explanation:
+def _explained(near, far, trees, engine, X, table, numbered, y_std, means) -> Explanation:
     found, weights = near_weights(near, engine, X)
     indices, y, trend = numbered(found.indices), engine.y[found.indices], np.zeros(len(X))
     support = None
@@ -147,8 +147,8 @@ def _explained(near, far, trees, engine, X, seen, numbered, y_std, means) -> Exp
         local = near.law(engine, X)
     if trees is not None:
         alone = 0.0 if far is None else far.mixture.ramp(local.claimed)
-        local, share = local._replace(law=trees.beside(local.law, seen, alone)), trees.weight * (1 - alone)
-        weights, trend = weights * np.reshape(1 - share, (-1, 1)), share * trees.forest(seen)
+        local, share = local._replace(law=trees.beside(local.law, table, alone)), trees.weight * (1 - alone)
+        weights, trend = weights * np.reshape(1 - share, (-1, 1)), share * trees.forest(table)
     if far is not None:
         support, outside = far.support(local), np.flatnonzero(far.outside(local.claimed))
         if len(outside):

@@ -174,21 +174,21 @@ def answer(
     progress: str | None = None,
     known: Array | None = None,
     trees: Trees | None = None,
-    seen: Array | None = None,
+    table: Array | None = None,
 ) -> tuple[Prediction, float]:
     """The laws of rows X (q, d) in whitened units of y, with their support, and the largest jitter that was needed.
 
-    `engine` holds the local process's rows; trees, who see `seen` (q, k) of them, have a say within the support.
-    known (q,): of the noise of y*, where some of it is."""
+    `engine` holds the local process's rows; trees, who see all columns of X, table (q, k), have a say within the
+    support. known (q,): of the noise of y*, where some of it is."""
     mean, variance, support = np.empty((3, len(X)))
     jitter = 0.0
     with progress_bar(len(X), progress) as bar, one_blas_thread():
         for part in blocks(len(X), _ANSWERED):
             found = near.law(engine, X[part], bar)
             law, jitter = found.law, max(jitter, float(found.jitter.max(initial=0.0)))
-            if trees is not None and seen is not None:  # who learned from random rows, and for them
+            if trees is not None and table is not None:  # who learned from random rows, and for them
                 alone = 0.0 if far is None else far.mixture.ramp(found.claimed)
-                law = trees.beside(law, seen[part], alone, engine.n_learners)
+                law = trees.beside(law, table[part], alone, engine.n_learners)
             law = law.with_noise(None if known is None else known[part])
             if far is not None:
                 support[part] = far.support(found)

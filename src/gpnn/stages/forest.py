@@ -57,13 +57,15 @@ class Forest:
 @dataclass(frozen=True)
 class Growth:
     """How trees are grown: how many, how much of what is left each may explain, their leaves; after how many in a row
-    that gained nothing on rows held out no more are grown (0: none are held out, and all are grown); and among what
-    share of the columns each split is chosen."""
+    that gained nothing on rows held out no more are grown (0: none are held out, and all are grown); how many columns
+    each tree sees, half of them the first ones and the others drawn at random (0: all); and among what share of these
+    each split is chosen."""
 
     n_trees: int
     rate: float
     leaves: int
     patience: int = 0
+    seen: int = 0
     tried: float = 1.0
 
 
@@ -71,7 +73,7 @@ class Growth:
 class Grown:
     forest: Forest
     gains: Array
-    """(d,): what splits of each column took off the sum of squares."""
+    """(d,): what splits of each of the binned columns took off the sum of squares."""
 
     @property
     def n_trees(self) -> int:
@@ -80,8 +82,10 @@ class Grown:
 
 @dataclass(frozen=True)
 class Binned:
-    """Columns as numbers of bins (d, n), between whose values trees split."""
+    """Columns of a table as numbers of bins (d, n), between whose values trees split."""
 
+    columns: NDArray[np.int64]
+    """Their numbers in the table, in which trees speak of them."""
     bins: NDArray[np.uint8]
     first: NDArray[np.int64]
     """(d + 1,): where each column's bins begin among all."""
@@ -89,15 +93,23 @@ class Binned:
     """The threshold above each bin; infinite for the last of a column."""
 
     @classmethod
-    def of(cls, X: Array) -> Binned:
-        columns = np.ascontiguousarray(X.T)
+    def of(cls, X: Array, numbers: NDArray[np.int64] | None = None) -> Binned:
+        """numbers: of the columns, in that order; None for all."""
+        numbers = np.arange(X.shape[1]) if numbers is None else numbers
+        columns = np.ascontiguousarray(X.T[numbers])
         some = slice(None) if len(X) <= _BINNED else np.random.default_rng(len(X)).permutation(len(X))[:_BINNED]
         bins, ends = np.empty(columns.shape, np.uint8), []
         for column, of_column in zip(columns, bins, strict=True):
             thresholds = _thresholds(column[some].astype(float))
             of_column[:] = np.searchsorted(thresholds, column, side="left")
             ends.append(np.append(thresholds, np.inf))
-        return cls(bins, np.cumsum([0] + [len(of) for of in ends]), np.concatenate(ends))
+        return cls(numbers, bins, np.cumsum([0] + [len(of) for of in ends]), np.concatenate(ends))
+
+    def only(self, numbers: NDArray[np.int64]) -> Binned:
+        """Some of the columns, in that order."""
+        ends = [self.ends[self.first[k] : self.first[k + 1]] for k in numbers]
+        first = np.cumsum([0] + [len(of) for of in ends])
+        return Binned(self.columns[numbers], self.bins[numbers], first, np.concatenate(ends))
 
     def grow(self, y: Array, rows: Rows, how: Growth, seed: int) -> Grown:
         """Trees for y (n,), from those rows."""
@@ -107,18 +119,19 @@ class Binned:
         n_held = len(rows) // _HELD if how.patience else 0
         rows = rng.permutation(rows).astype(np.int32)
         held, learned = np.sort(rows[:n_held]), np.sort(rows[n_held:])
-        base = float(np.mean(y[learned]))
+        base, seen = float(np.mean(y[learned])), min(how.seen or d, d)
         n_nodes = how.n_trees * (2 * how.leaves - 1)
         roots = np.empty(how.n_trees, np.int32)
         column, place, left = np.empty((3, n_nodes), np.int32)
         value, gains = np.empty(n_nodes), np.zeros(d)
         n_trees, n_nodes = boost(
-            self.bins, self.first, y - base, learned, held, how.n_trees, how.rate, max(1, round(how.tried * d)),
-            how.leaves, _FEWEST_IN_LEAF, how.patience, int(rng.integers(2**31)),
+            self.bins, self.first, y - base, learned, held, how.n_trees, how.rate, seen // 2, seen,
+            max(1, round(how.tried * seen)), how.leaves, _FEWEST_IN_LEAF, how.patience, int(rng.integers(2**31)),
             roots, column, place, value, left, gains,
         )  # fmt: skip
         inner = np.flatnonzero(column[:n_nodes] >= 0)
         value[inner] = self.ends[self.first[column[inner]] + place[inner]]
+        column[inner] = self.columns[column[inner]]
         kept = slice(n_nodes)
         forest = Forest(base, roots[:n_trees].copy(), column[kept].copy(), value[kept].copy(), left[kept].copy())
         return Grown(forest, gains)

@@ -3,13 +3,11 @@
 The time of learning grows with the columns, and so does the noise in a metric that has a lengthscale for each. Columns
 are ranked twice: by how much of y, or of what is left of it, follows them one at a time, and by what a few boosted
 trees split, which see what columns say together. Small models of the first 16, 32, 64 … of them are tried for as long
-as rows that they have not seen gain by the others. Boosted trees beside the process see more of them: columns that say
-little do not mislead these.
+as rows that they have not seen gain by the others. Boosted trees beside the process learn from all of them: columns
+that say little do not mislead these.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +18,13 @@ from gpnn.common.kernels import get_kernel
 from gpnn.common.scales import TargetScale
 from gpnn.common.types import Array
 from gpnn.engines import Engine
+from gpnn.stages.forest import Binned
 from gpnn.stages.refinement import predict, rank_of_map
 from gpnn.stages.trees import gains_of_columns
 from gpnn.stages.trials import KERNEL, Trial
 
 WIDE = 64
-"""Columns; up to so many, all are learned from, and of more, trees learn from so many."""
+"""Columns; up to so many, all are learned from."""
 _FEWEST = 400  # rows
 _LEARN, _JUDGE, _RANKED = 16_000, 3000, 6000  # rows of a trial, and of those that rank columns
 _FIRST = 16
@@ -36,36 +35,18 @@ _HARDLY = 0.8  # of the variance: what few columns leave of it where all togethe
 _BINS = 8
 
 
-class Columns(NamedTuple):
-    """Numbers of the columns to learn from, sorted."""
-
-    process: NDArray[np.int64]
-    trees: NDArray[np.int64]
-
-
-def columns_that_matter(X: Array, y: Array, engine: Engine) -> Columns | None:
-    """None for all of them."""
+def columns_that_matter(X: Array, y: Array, engine: Engine) -> NDArray[np.int64] | None:
+    """Their numbers, sorted; None for all of them."""
     n, d = X.shape
     if d <= WIDE or n < _FEWEST:
         return None
+    more_rows = n > 2 * _LEARN
     rows = np.random.default_rng(n).permutation(n)[: _LEARN + _JUDGE]
     X, t = X[rows], _normal_scores(y[rows])
     n_learn = max(len(rows) - _JUDGE, 2 * len(rows) // 3)
-    gains = gains_of_columns(X[: min(n_learn, _RANKED)], t[: min(n_learn, _RANKED)])
-    chosen = _of_process(X, t, n_learn, gains, n, engine)
-    if chosen is None:
-        return None
-    more = np.setdiff1d(np.flatnonzero(gains), chosen)
-    more = more[np.argsort(-gains[more], kind="stable")][: max(WIDE - len(chosen), 0)]
-    return Columns(chosen, np.union1d(chosen, more))
-
-
-def _of_process(X: Array, t: Array, n_learn: int, gains: Array, n: int, engine: Engine) -> NDArray[np.int64] | None:
-    """From some rows of n, in random order: the first to learn from, the others to judge by."""
-    d, more_rows = X.shape[1], n > 2 * _LEARN
-    learn, judge = np.arange(n_learn), np.arange(n_learn, len(X))
+    learn, judge = np.arange(n_learn), np.arange(n_learn, len(rows))
     ranked = learn[:_RANKED]
-    bins = _binned(X[ranked])
+    bins, gains = _binned(X[ranked]), gains_of_columns(Binned.of(X[ranked]), t[ranked])
     chosen = _next(bins, gains, t[ranked], np.zeros(0, np.int64), _FIRST)
     best: NDArray[np.int64] | None = None
     before: tuple[Array, Array] | None = None

@@ -90,10 +90,10 @@ def leave_out_suspects(
     noise: Noise | None = None,
 ) -> None:
     """Fit a `GPnnRegressor` without suspects, until nothing stands out any more."""
-    table, seen, X = X, model._seen_by_trees(X), model._used(X)
+    table, X = X, model._used(X)
 
     def fit(suspects: Suspects) -> tuple[Prediction, Array]:
-        law = model._fit_without(suspects, X, seen, y, queries, engine, rng, report, noise)
+        law = model._fit_without(suspects, X, table, y, queries, engine, rng, report, noise)
         return law, (y[model.calibration_rows_] - law.mean) / law.std
 
     progress, wanted = model._bar("suspects"), model.suspects != "keep"

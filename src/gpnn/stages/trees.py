@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpnn.common import metrics
 from gpnn.common.types import Array, Prediction
@@ -20,12 +21,14 @@ from gpnn.stages.forest import Binned, Forest, Grown, Growth
 from gpnn.stages.holdout import Rows
 from gpnn.stages.weighing import FEWEST, Weighing, fit_weighing, judged
 
+Columns = NDArray[np.int64]
+
 _FEW_ROWS = 10_000  # from which few trees learn, to say whether more are worth their time
 _HOPELESS = 1.5  # times the process's RMSE, of these few
-_ROWS, _NUMBERS = 100_000, 4_000_000  # that trees learn from, at most: rows, and rows times columns
+_ROWS, _NUMBERS = 100_000, 4_000_000  # that trees learn from, at most: rows, and rows times columns that each sees
 _HASTY = Growth(30, rate=0.3, leaves=31)
-_TRIED = 0.7  # of the columns, for each split
-_FEW_GROWN = Growth(100, rate=0.1, leaves=31, tried=_TRIED)
+_SEEN, _TRIED = 64, 0.7  # columns that a tree sees, and the share of them for each split
+_FEW_GROWN = Growth(100, rate=0.1, leaves=31, seen=_SEEN, tried=_TRIED)
 _MOST_GROWN, _RATE, _PATIENCE = 400, 0.1, 20
 _ROWS_OF_LEAF, _LEAVES = 150, (31, 255)
 """Larger trees where there are more rows did better, on splits of thirty real tables."""
@@ -33,7 +36,9 @@ _JUDGES, _JUDGES_SHARE = 10_000, 0.2  # that weigh them, at most, and of all row
 _SURE = 0.5  # standard errors that their gain must exceed: they will grow again, from more rows,
 _CLEAR = 0.005  # and so much of NLL + log RMSE: without them, a model is easier to read
 _FOLDS = 5
-_FORESTS, _MORE = 2, 1.25  # that grow from all rows, their mean errs less; times the trees that these can do with
+_FORESTS, _MORE = (2, 4), 1.25
+"""That grow from all rows, whose mean errs less: so many where each tree sees all columns, and where it sees only some;
+and times the trees that these can do with."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,28 @@ def _saying(said: Array, law: Prediction) -> Prediction:
     return replace(law, mean=said)
 
 
-def grow_few(X: Array, y: Array, rows: Rows) -> Grown:
-    """Few trees from few of those rows, no judges among them: do they say anything?"""
+class Few(NamedTuple):
+    """Trees that say whether more are worth their time."""
+
+    grown: Grown
+    columns: Columns
+    """That trees are worth growing from."""
+
+
+def grow_few(X: Array, y: Array, rows: Rows) -> Few:
+    """From few of those rows, no judges among them."""
     rows = rows[:_FEW_ROWS]
-    return Binned.of(X[rows]).grow(y[rows], np.arange(len(rows)), _FEW_GROWN, seed=0)
+    table, y = Binned.of(X[rows]), y[rows]
+    columns = _strongest(table, y)
+    return Few(table.only(columns).grow(y, np.arange(len(rows)), _FEW_GROWN, seed=0), columns)
+
+
+def _strongest(table: Binned, y: Array) -> Columns:
+    """All columns; of more than a tree sees, those that a few trees gain anything with, the strongest first."""
+    if len(table.columns) <= _SEEN:
+        return table.columns
+    gains = gains_of_columns(table, y)
+    return np.argsort(-gains, kind="stable")[: max(np.count_nonzero(gains), 1)]
 
 
 class _Heard(NamedTuple):
@@ -89,7 +112,7 @@ def learn_trees(
     n_jobs: int | None,
     rng: np.random.Generator,
     told: dict,
-    few: Callable[[], Grown] | None,
+    few: Callable[[], Few] | None,
 ) -> tuple[Trees, Array] | None:
     """Trees that judges gain by, and the standardised residuals that these have with them. rows: the numbers of the
     judges among X (n, d), y (n,), which is in whitened units; law: what the process says of them; few: `grow_few`,
@@ -123,12 +146,13 @@ def learn_trees(
     def grown(seed: int, _: np.random.Generator) -> Forest:
         return table.grow(y, np.arange(len(X)), how, seed).forest
 
-    again = in_parallel([partial(grown, seed) for seed in range(1, 1 + _FORESTS)], rng, n_jobs)
+    n_forests = _FORESTS[len(table.columns) > _SEEN]
+    again = in_parallel([partial(grown, seed) for seed in range(1, 1 + n_forests)], rng, n_jobs)
     return Trees(Forest.mean_of(again), weighing), trial.residuals
 
 
 def _aside(
-    X: Array, y: Array, rows: Rows, law: Prediction, n_jobs: int | None, rng, told: dict, few: Callable[[], Grown]
+    X: Array, y: Array, rows: Rows, law: Prediction, n_jobs: int | None, rng, told: dict, few: Callable[[], Few]
 ) -> _Heard | None:
     """From rows that are no judges; some of these, to whom the others are as any row. None if few trees were
     hopeless."""
@@ -140,21 +164,22 @@ def _aside(
         said = one.forest(X[judges], n_jobs)
         return said, metrics.rmse(outcome, _saying(said, law))
 
-    said, error = asked(few())
+    begun, columns = few()
+    said, error = asked(begun)
     told["few_rmse"] = error / metrics.rmse(outcome, law)
     if told["few_rmse"] > _HOPELESS:
         return None
-    others, most = rng.permutation(np.delete(np.arange(len(X)), judges)), _most_rows(X)
+    others, most = rng.permutation(np.delete(np.arange(len(X)), judges)), _most_rows(columns)
     again = len(others) < most  # there are more rows to grow from: the judges', once they have judged
     if again:
-        table, how = Binned.of(X), _growth(len(others))
+        table, how = Binned.of(X, columns), _growth(len(others))
         grown = table.grow(y, others, how, seed=0)
     else:
-        table, how = Binned.of(X[others[:most]]), _growth(most)
+        table, how = Binned.of(X[others[:most]], columns), _growth(most)
         grown = table.grow(y[others[:most]], np.arange(most), how, seed=0)
     more_said, less = asked(grown)
     if less > error:
-        return _Heard(some, said, _FEW_GROWN, few().forest, table if again else None)
+        return _Heard(some, said, _FEW_GROWN, begun.forest, table if again else None)
     return _Heard(some, more_said, _enough(how, [grown]), grown.forest, table if again else None)
 
 
@@ -163,6 +188,7 @@ def _in_folds(
 ) -> _Heard | None:
     """Each judge hears those that grew without its fold. None if the first fold's were hopeless."""
     fold, table, how = rng.permutation(len(X)) % _FOLDS, Binned.of(X), _growth(len(X))
+    table = table.only(_strongest(table, y))
     inside = [np.flatnonzero(fold[rows] == k) for k in range(_FOLDS)]
 
     def heard(k: int, _: np.random.Generator) -> tuple[Grown, Array]:
@@ -181,17 +207,17 @@ def _in_folds(
 
 def _growth(n: int) -> Growth:
     """Until some of n rows gain no more."""
-    return Growth(_MOST_GROWN, _RATE, int(np.clip(n // _ROWS_OF_LEAF, *_LEAVES)), _PATIENCE, _TRIED)
+    return Growth(_MOST_GROWN, _RATE, int(np.clip(n // _ROWS_OF_LEAF, *_LEAVES)), _PATIENCE, _SEEN, _TRIED)
 
 
 def _enough(how: Growth, grown: Sequence[Grown]) -> Growth:
     return replace(how, n_trees=max(1, round(float(np.mean([one.n_trees for one in grown])))), patience=0)
 
 
-def _most_rows(X: Array) -> int:
-    return min(_ROWS, _NUMBERS // X.shape[1])
+def _most_rows(columns: Columns) -> int:
+    return min(_ROWS, _NUMBERS // min(len(columns), _SEEN))
 
 
-def gains_of_columns(X: Array, y: Array) -> Array:
+def gains_of_columns(table: Binned, y: Array) -> Array:
     """(d,): how much of y's squares a few trees take away by splits of each column."""
-    return Binned.of(X).grow(y, np.arange(len(X)), _HASTY, seed=0).gains
+    return table.grow(y, np.arange(len(y)), _HASTY, seed=0).gains

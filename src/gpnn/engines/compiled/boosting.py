@@ -26,14 +26,15 @@ def _sum_in(counted):
 
 @jit
 def boost(
-    bins, first, y, rows, held, n_trees, rate, n_tried, most_leaves, least_rows, patience, seed,
+    bins, first, y, rows, held, n_trees, rate, n_strongest, n_seen, n_tried, most_leaves, least_rows, patience, seed,
     roots, column, place, value, left, gains,
 ):  # fmt: skip
     """Grow trees one after another, each to the residuals of those before it.
 
     bins (d, n): of each value; first (d + 1,): where a column's bins begin among all; rows, held: numbers of those to
-    learn from, and of those that end it where none of the last `patience` trees gained anything; n_tried: columns
-    that each split is chosen among, drawn anew. Fills roots (t,), and for each node its column (−1 for leaves), the
+    learn from, and of those that end it where none of the last `patience` trees gained anything; n_seen: columns that
+    each tree sees, the first n_strongest and others drawn anew; n_tried: of these, columns that each split is chosen
+    among, drawn anew. Fills roots (t,), and for each node its column (−1 for leaves), the
     last bin that goes left, what a leaf says, and its left child, with the right one behind; adds to gains (d,) what
     splits took off the sum of squares. Returns how many trees and nodes there are.
     """
@@ -43,7 +44,8 @@ def boost(
     counts = np.empty((most_leaves, first[-1]), np.int64)  # of each leaf, in the bins of all columns
     slot, start, stop, node, total, best_column, best_bin = np.empty((7, most_leaves), np.int64)
     gain = np.empty(most_leaves)
-    tried, state = np.arange(len(bins)), np.array([seed], np.uint64)
+    others, tried = np.arange(n_strongest, len(bins)), np.arange(n_seen)
+    seen, state = tried.copy(), np.array([seed], np.uint64)
     losses, n_nodes, grown = np.empty(n_trees), 0, 0
     for tree in range(n_trees):
         largest = 0.0
@@ -56,9 +58,13 @@ def boost(
             counted[i] = _ROW + int(np.rint((y[i] - said[i]) / unit))
             whole += counted[i]
         order[:] = rows
+        if n_seen < len(bins):
+            _draw(others, n_seen - n_strongest, state)
+            seen[n_strongest:] = np.sort(others[: n_seen - n_strongest])
+            tried[:] = seen
         roots[tree] = n_nodes
         slot[0], start[0], stop[0], node[0], total[0] = 0, 0, n, n_nodes, whole
-        _count(bins, first, order, counted, ordered, counts[0])
+        _count(bins, first, seen, order, counted, ordered, counts[0])
         _draw(tried, n_tried, state)
         gain[0], best_column[0], best_bin[0] = _best_split(counts[0], first, tried[:n_tried], whole, least_rows)
         n_nodes, n_leaves = n_nodes + 1, 1
@@ -80,7 +86,7 @@ def boost(
             small, large = (leaf, new) if middle - begin <= end - middle else (new, leaf)
             slot[large], slot[small] = slot[leaf], new
             mine = order[start[small] : stop[small]]
-            _count(bins, first, mine, counted, ordered, counts[slot[small]])
+            _count(bins, first, seen, mine, counted, ordered, counts[slot[small]])
             whole, total[small] = total[leaf], 0
             for i in mine:
                 total[small] += counted[i]
@@ -122,13 +128,13 @@ def _draw(of, n, state):
 
 
 @jit
-def _count(bins, first, mine, counted, ordered, into):
-    """The rows `mine` and their residuals, in the bins of all columns."""
+def _count(bins, first, seen, mine, counted, ordered, into):
+    """The rows `mine` and their residuals, in the bins of the columns that are seen."""
     for j in range(len(mine)):
         ordered[j] = counted[mine[j]]
-    into[:] = 0
-    for k in range(len(bins)):
+    for k in seen:
         of_column, cells = bins[k], into[first[k] : first[k + 1]]
+        cells[:] = 0
         for j in range(len(mine)):
             cells[of_column[mine[j]]] += ordered[j]
 
