@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gpnn.common.errors import InvalidInputError, MissingExtraError
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Neighbors, Prediction
+from gpnn.engines.descent import Adam
 from gpnn.engines.local import LocalSolution, Noise
 
 __all__ = [
@@ -154,6 +155,11 @@ class Learner(Protocol):
 
 
 class Neighborhoods(Protocol):
+    @property
+    def d(self) -> int:
+        """Columns."""
+        ...
+
     def gradient(
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
     ) -> tuple[Array, int, float]:
@@ -161,10 +167,25 @@ class Neighborhoods(Protocol):
         the mean innovation of all rows but the first. share, typical: see `compiled.likelihood`."""
         ...
 
+    def descend(
+        self, kernel: Kernel, batches: NDArray[np.int64], u: Array, adam: Adam, typical: float
+    ) -> tuple[Array, float]:
+        """Steps of learning, as `descent.descend` has them; in float32 where that does, since slopes of few probes are
+        noisy anyway."""
+        ...
+
     def map_gradient(
-        self, chosen: NDArray, kernel: Kernel, x_map: Array, variances: Array, share: float, typical: float
+        self,
+        chosen: NDArray,
+        kernel: Kernel,
+        x_map: Array,
+        variances: Array,
+        share: float,
+        typical: float,
+        fine: bool = True,
     ) -> tuple[Array, Array, int, float]:
-        """The same where rows are multiplied by a map (d, d): in that map, and in (σ_f², σ_ξ²)."""
+        """What `gradient` is where rows are multiplied by a map (d, d): in that map, and in (σ_f², σ_ξ²). fine=False:
+        in float32 where that does."""
         ...
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:

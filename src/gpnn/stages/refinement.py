@@ -11,16 +11,17 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpnn.common.errors import InvalidInputError
 from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Learner, Neighborhoods, Probes
+from gpnn.engines.descent import SHARE, Adam, take_step, theta_of
 from gpnn.engines.parallel import progress_bar
 
 _BATCH = 128
 _MOST_QUERIES = 2048  # per round; beyond, minibatches come back to the same rows
-_SHARE = 0.3  # of the typical scale in that of a neighbourhood
 _NEIGHBORS = 31  # with the predicted row, four strips; 63 and 127 were no better
 _RATE, _REACH = 0.1, 0.5  # of Adam: the longest step in one logarithm, and in all of them together
 _MAP_RATE, _MAP_REACH = 0.05, 0.4  # in one element of a linear map, and in those of one row or column of it together
@@ -29,7 +30,6 @@ _MOST_OF_FULL, _ROWS_OF_ELEMENT = 40, 10  # columns whose map may have all its e
 _MOST_DIRECTIONS, _ROWS_OF_NUMBER = 8, 5  # else how many directions it may have; rows for each number in these
 _PART = 16  # rows whose mean slope is one observation, where a map's promise is looked at
 _AVERAGED = 4  # the mean of the last fourth of the steps is the result
-_LOWEST = np.log(1e-6)  # of the noise variance, as in phase 1
 _TRIED = 400  # rows that say where another kernel begins
 _SHORTER, _NOISIER = (0.06, 0.12, 0.25, 0.5), (1.0, 5.0, 25.0)
 _MOST_NEIGHBORS = 63  # of a prediction that judges
@@ -159,22 +159,18 @@ class Lengthscales:
         """Where to begin."""
         return np.log(replace(params, noise_variance=max(params.noise_variance, 1e-6)).as_vector(self.d))
 
-    def vector(self, u: Array) -> Array:
-        """θ, as `Hyperparameters.as_vector` has it."""
-        return np.exp(u)
-
     def params(self, u: Array) -> Hyperparameters:
-        return Hyperparameters.from_vector(self.vector(u), self.d)
+        return Hyperparameters.from_vector(theta_of(u, self.d), self.d)
 
     def __call__(self, u: Array) -> Array | float:
         """What neighbours are searched in."""
         return self.params(u).metric
 
-    def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
-        """Of Σl* of the batch, for how many that could be computed, and their mean innovation."""
-        theta = self.vector(u)
-        gradient, count, innovation = around.gradient(batch, kernel, theta, _SHARE, typical)
-        return gradient * theta, count, innovation
+    def descend(
+        self, around: Neighborhoods, kernel: Kernel, batches: NDArray[np.int64], u: Array, adam: Adam, typical: float
+    ) -> tuple[Array, float]:
+        """u after each step, and what innovations typically are: see `Neighborhoods.descend`."""
+        return around.descend(kernel, batches, u, adam, typical)
 
 
 class TwoMetrics(Lengthscales):
@@ -190,16 +186,6 @@ class TwoMetrics(Lengthscales):
         u = super().start(params)
         u[-1] -= np.log1p(-np.exp(u[-1]))
         return u
-
-    def vector(self, u: Array) -> Array:
-        vector = np.exp(u)
-        vector[-1] /= 1 + vector[-1]
-        return vector
-
-    def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
-        slope, count, innovation = super().slope(around, batch, kernel, u, typical)
-        slope[-1] /= 1 + np.exp(u[-1])  # dshare = share (1 − share) du
-        return slope, count, innovation
 
 
 class LinearMap:
@@ -222,9 +208,22 @@ class LinearMap:
     def __call__(self, u: Array) -> Array:
         return np.exp(-u[: self.d, None]) * (np.eye(self.d) + self.elements(u[self.d + 2 :]))
 
+    def descend(
+        self, around: Neighborhoods, kernel: Kernel, batches: NDArray[np.int64], u: Array, adam: Adam, typical: float
+    ) -> tuple[Array, float]:
+        path = np.empty((len(batches), len(u)))
+        for batch, after in zip(batches, path, strict=True):
+            slope, count, innovation = self.slope(around, batch, kernel, u, typical)
+            typical = take_step(adam, u, self.d, slope, count, innovation, typical)
+            after[:] = u
+        return path, typical
+
     def slope(self, around: Neighborhoods, batch, kernel: Kernel, u: Array, typical: float) -> tuple[Array, int, float]:
+        """Of Σl* of the batch, for how many that could be computed, and their mean innovation."""
         d, x_map, variances = self.d, self(u), np.exp(u[self.d : self.d + 2])
-        by_map, by_variances, count, innovation = around.map_gradient(batch, kernel, x_map, variances, _SHARE, typical)
+        by_map, by_variances, count, innovation = around.map_gradient(
+            batch, kernel, x_map, variances, SHARE, typical, fine=False
+        )
         by_E = np.exp(-u[:d, None]) * by_map
         np.fill_diagonal(by_E, 0.0)
         by_own = self.in_own(by_E, u[d + 2 :])
@@ -276,8 +275,7 @@ def _descend(
     most_queries: int,
 ) -> Array:
     """The metric's parameters: the mean of the last steps."""
-    n, d = learner.shape
-    m = min(_NEIGHBORS, n - 1)
+    m = min(_NEIGHBORS, learner.shape[0] - 1)
     if m < 1:
         raise InvalidInputError("Refinement needs at least two rows.")
     u = metric.start(start)
@@ -288,19 +286,11 @@ def _descend(
         for n_steps in rounds:
             chosen = probes[rng.choice(len(probes), min(len(probes), most_queries, n_steps * _BATCH), replace=False)]
             neighborhoods = learner.neighborhoods(chosen, metric(u), m)
-            for _ in range(n_steps):
-                batch = rng.choice(len(chosen), min(_BATCH, len(chosen)), replace=False)
-                slope, count, innovation = metric.slope(neighborhoods, batch, kernel, u, typical)
-                if count == 0:  # nowhere positive definite: more noise will help
-                    slope = np.zeros(metric.size)
-                    slope[d + 1] = -1.0
-                else:
-                    typical += 0.1 * (innovation - typical)
-                    slope = slope / count
-                u += adam.step(slope)
-                u[d + 1] = max(u[d + 1], _LOWEST)
-                total += u if adam.left < averaged else 0.0
-                bar.update()
+            size = min(_BATCH, len(chosen))
+            batches = np.array([rng.choice(len(chosen), size, replace=False) for _ in range(n_steps)])
+            path, typical = metric.descend(neighborhoods, kernel, batches, u, adam, typical)
+            total += path[max(0, adam.left + n_steps - averaged) :].sum(axis=0)
+            bar.update(n_steps)
     return total / averaged
 
 
@@ -308,27 +298,3 @@ def predict(learner: Learner, probes: Probes, kernel: Kernel, params: Hyperparam
     """The probes' laws from a few of their nearest other rows, and the innovations of those: few are enough to compare
     candidates."""
     return learner.neighborhoods(probes, params.metric, _MOST_NEIGHBORS).predict(kernel, params)
-
-
-class Adam:
-    """Steps of Adam whose length falls to zero over the second half.
-
-    Where columns are many, most of them say little and their steps follow noise: shorter ones keep the metric from
-    going astray.
-    """
-
-    def __init__(self, rate: Array | float, size: int, n_steps: int):
-        self.first, self.second = np.zeros(size), np.zeros(size)
-        self.rate, self.n_steps, self.number = rate, n_steps, 0
-
-    @property
-    def left(self) -> int:
-        return self.n_steps - self.number
-
-    def step(self, gradient: Array) -> Array:
-        self.number += 1
-        self.first = 0.9 * self.first + 0.1 * gradient
-        self.second = 0.99 * self.second + 0.01 * gradient**2
-        rate = self.rate * min(1.0, 2 * (1 - self.number / self.n_steps) + 0.05)
-        mean, scale = self.first / (1 - 0.9**self.number), np.sqrt(self.second / (1 - 0.99**self.number))
-        return -rate * mean / (scale + 1e-8)

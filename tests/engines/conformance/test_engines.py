@@ -8,6 +8,7 @@ import pytest
 from gpnn import Broad, GPnnRegressor, Hyperparameters
 from gpnn.engines import Noise, Probes
 from gpnn.engines.cpu import CPU
+from gpnn.engines.descent import Adam
 from gpnn.engines.local import make_solver
 from gpnn.engines.reference import Reference
 from gpnn.errors import InvalidInputError
@@ -203,6 +204,21 @@ def test_sums_of_kernels_are_learned_and_solved_by_every_engine(engine, built, s
         )
     for theirs, ours in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["matern32", "matern32+exponential"])
+def test_learning_goes_the_same_way(engine, kernel, rng):
+    X, kernel = rng.normal(size=(90, 3)).astype(np.float32), get_kernel_or_sum(kernel)
+    y, probes = np.sin(X[:, 0]), Probes(X[:40], np.sin(X[:40, 0]), np.arange(40))
+    batches = np.array([rng.choice(40, 16, replace=False) for _ in range(8)])
+    paths = []
+    for of in (CPU(1), engine):
+        near = of.learner(of.whiten(as_they_are(3), X), y, 0).neighborhoods(probes, 1.0, 18)
+        u = np.log([0.5, 1.0, 2.0, 0.9, 0.05, *((0.9, 2.0, 5.0, 0.3) if kernel.broad else ())])
+        path, typical = near.descend(kernel, batches, u, Adam(0.1, len(u), 8), 1.0)
+        paths.append([*path.T, typical])
+    for theirs, ours in zip(*paths, strict=True):  # slopes may be float32's
+        np.testing.assert_allclose(ours, theirs, atol=1e-3)
 
 
 @pytest.mark.parametrize("known", [False, True])

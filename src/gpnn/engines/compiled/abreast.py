@@ -4,7 +4,7 @@ One such matrix alone would spend most of its time waiting: for the square root 
 lanes. Here each lane is a matrix of its own, and no lane waits for another.
 
 Matrices are lower triangles in rows of whole blocks: row i has `BLOCK`·(i // BLOCK + 1) vectors, and two rows of
-right-hand sides follow, so that they are solved for as the factor is made.
+right-hand sides follow, so that they are solved for as the factor is made. All places are counted in vectors.
 """
 
 import numpy as np
@@ -13,9 +13,8 @@ from numba.extending import overload
 
 from gpnn.engines.compiled import aligned, inline, jit
 from gpnn.engines.compiled.covariance import correlation, farther, is_sum, no_distance
-from gpnn.engines.compiled.vectors import LANES, fma, less, like, load, sqrt, store, where_less
+from gpnn.engines.compiled.vectors import LANES, fma, less, like, nth, put, sqrt, where_less
 
-_LANES = LANES[np.dtype(np.float64)]
 BLOCK = 4
 
 
@@ -23,19 +22,19 @@ BLOCK = 4
 def row_at(i):
     """Where row i begins."""
     whole = i // BLOCK
-    return _LANES * BLOCK * (whole + 1) * (BLOCK * whole // 2 + i % BLOCK)
+    return BLOCK * (whole + 1) * (BLOCK * whole // 2 + i % BLOCK)
 
 
 @inline
 def step_of(d):
     """From one row of z to the next: an odd number of cache lines, or rows would drive each other out."""
-    return (d | 1) * _LANES
+    return d | 1
 
 
 @inline
-def _put(kernel, r2, kernel_variance, A, slope, at, size):
+def _put_pair(kernel, r2, kernel_variance, A, slope, at, size):
     c, dc = correlation(kernel, r2)
-    store(A, at, like(c, kernel_variance) * c)
+    put(A, at, like(c, kernel_variance) * c)
     _keep(kernel, slope, at, size, dc)
 
 
@@ -45,7 +44,7 @@ def fill(kernel, s, d, z, noise, kernel_variance, noise_variance, A, slope):
     row's share of σ_ξ² and what is known beside that."""
     padded = -(-s // BLOCK) * BLOCK
     size, step = row_at(padded), step_of(d)
-    zero = like(load(z, 0), 0.0)
+    zero = like(nth(z, 0), 0.0)
     for i in range(s):
         own = i * step
         for j in range(0, i + 1, 2):  # two columns at a time: neither waits for the other
@@ -53,20 +52,20 @@ def fill(kernel, s, d, z, noise, kernel_variance, noise_variance, A, slope):
             next_column = column + (step if j < i else 0)
             r0 = no_distance(kernel, zero)
             r1 = no_distance(kernel, zero)
-            for k in range(0, d * _LANES, _LANES):
-                zi = load(z, own + k)
-                r0 = farther(kernel, r0, zi - load(z, column + k), k // _LANES)
-                r1 = farther(kernel, r1, zi - load(z, next_column + k), k // _LANES)
-            at = row_at(i) + j * _LANES
-            _put(kernel, r0, kernel_variance, A, slope, at, size)
-            _put(kernel, r1, kernel_variance, A, slope, at + _LANES, size)
-        diagonal = row_at(i) + i * _LANES
-        own_noise = fma(load(noise, 2 * i * _LANES), like(zero, noise_variance), load(noise, (2 * i + 1) * _LANES))
-        store(A, diagonal, like(zero, kernel_variance) + own_noise)
+            for k in range(d):
+                zi = nth(z, own + k)
+                r0 = farther(kernel, r0, zi - nth(z, column + k), k)
+                r1 = farther(kernel, r1, zi - nth(z, next_column + k), k)
+            at = row_at(i) + j
+            _put_pair(kernel, r0, kernel_variance, A, slope, at, size)
+            _put_pair(kernel, r1, kernel_variance, A, slope, at + 1, size)
+        diagonal = row_at(i) + i
+        own_noise = fma(nth(noise, 2 * i), like(zero, noise_variance), nth(noise, 2 * i + 1))
+        put(A, diagonal, like(zero, kernel_variance) + own_noise)
     for i in range(s, padded):  # rows of the identity, which change nothing
         for j in range(i):
-            store(A, row_at(i) + j * _LANES, zero)
-        store(A, row_at(i) + i * _LANES, like(zero, 1.0))
+            put(A, row_at(i) + j, zero)
+        put(A, row_at(i) + i, like(zero, 1.0))
 
 
 @inline
@@ -80,17 +79,16 @@ def factor(A, s, lowest):
     """K = LLᵀ in place (diagonal kept as 1/L_cc), both right-hand sides b → L⁻¹b. `lowest`, one vector, gets each
     lane's smallest pivot, which is not positive, or is NaN, where K is not positive definite."""
     padded = -(-s // BLOCK) * BLOCK
-    least = like(load(A, 0), np.inf)
+    least = like(nth(A, 0), np.inf)
     for J in range(0, padded, BLOCK):
         c0, c1, c2, c3 = row_at(J), row_at(J + 1), row_at(J + 2), row_at(J + 3)
-        at = J * _LANES
-        one, two, three = at + _LANES, at + 2 * _LANES, at + 3 * _LANES
-        a00 = load(A, c0 + at)
-        a10, a11 = load(A, c1 + at), load(A, c1 + one)
-        a20, a21, a22 = load(A, c2 + at), load(A, c2 + one), load(A, c2 + two)
-        a30, a31, a32, a33 = load(A, c3 + at), load(A, c3 + one), load(A, c3 + two), load(A, c3 + three)
-        for k in range(0, at, _LANES):
-            l0, l1, l2, l3 = load(A, c0 + k), load(A, c1 + k), load(A, c2 + k), load(A, c3 + k)
+        one, two, three = J + 1, J + 2, J + 3
+        a00 = nth(A, c0 + J)
+        a10, a11 = nth(A, c1 + J), nth(A, c1 + one)
+        a20, a21, a22 = nth(A, c2 + J), nth(A, c2 + one), nth(A, c2 + two)
+        a30, a31, a32, a33 = nth(A, c3 + J), nth(A, c3 + one), nth(A, c3 + two), nth(A, c3 + three)
+        for k in range(J):
+            l0, l1, l2, l3 = nth(A, c0 + k), nth(A, c1 + k), nth(A, c2 + k), nth(A, c3 + k)
             a00 = less(a00, l0, l0)
             a10 = less(a10, l1, l0)
             a11 = less(a11, l1, l1)
@@ -111,23 +109,23 @@ def factor(A, s, lowest):
         a22, least = _pivot(less(less(a22, a20, a20), a21, a21), least)
         a32 = less(less(a32, a30, a20), a31, a21) * a22
         a33, least = _pivot(less(less(less(a33, a30, a30), a31, a31), a32, a32), least)
-        store(A, c0 + at, a00)
-        store(A, c1 + at, a10)
-        store(A, c1 + one, a11)
-        store(A, c2 + at, a20)
-        store(A, c2 + one, a21)
-        store(A, c2 + two, a22)
-        store(A, c3 + at, a30)
-        store(A, c3 + one, a31)
-        store(A, c3 + two, a32)
-        store(A, c3 + three, a33)
+        put(A, c0 + J, a00)
+        put(A, c1 + J, a10)
+        put(A, c1 + one, a11)
+        put(A, c2 + J, a20)
+        put(A, c2 + one, a21)
+        put(A, c2 + two, a22)
+        put(A, c3 + J, a30)
+        put(A, c3 + one, a31)
+        put(A, c3 + two, a32)
+        put(A, c3 + three, a33)
         for i in range(J + BLOCK, padded + 2, 2):
             r0, r1 = row_at(i), row_at(i + 1)
-            b00, b01, b02, b03 = load(A, r0 + at), load(A, r0 + one), load(A, r0 + two), load(A, r0 + three)
-            b10, b11, b12, b13 = load(A, r1 + at), load(A, r1 + one), load(A, r1 + two), load(A, r1 + three)
-            for k in range(0, at, _LANES):
-                x0, x1 = load(A, r0 + k), load(A, r1 + k)
-                l0, l1, l2, l3 = load(A, c0 + k), load(A, c1 + k), load(A, c2 + k), load(A, c3 + k)
+            b00, b01, b02, b03 = nth(A, r0 + J), nth(A, r0 + one), nth(A, r0 + two), nth(A, r0 + three)
+            b10, b11, b12, b13 = nth(A, r1 + J), nth(A, r1 + one), nth(A, r1 + two), nth(A, r1 + three)
+            for k in range(J):
+                x0, x1 = nth(A, r0 + k), nth(A, r1 + k)
+                l0, l1, l2, l3 = nth(A, c0 + k), nth(A, c1 + k), nth(A, c2 + k), nth(A, c3 + k)
                 b00 = less(b00, x0, l0)
                 b01 = less(b01, x0, l1)
                 b02 = less(b02, x0, l2)
@@ -144,15 +142,15 @@ def factor(A, s, lowest):
             b12 = less(less(b12, b10, a20), b11, a21) * a22
             b03 = less(less(less(b03, b00, a30), b01, a31), b02, a32) * a33
             b13 = less(less(less(b13, b10, a30), b11, a31), b12, a32) * a33
-            store(A, r0 + at, b00)
-            store(A, r0 + one, b01)
-            store(A, r0 + two, b02)
-            store(A, r0 + three, b03)
-            store(A, r1 + at, b10)
-            store(A, r1 + one, b11)
-            store(A, r1 + two, b12)
-            store(A, r1 + three, b13)
-    store(lowest, 0, least)
+            put(A, r0 + J, b00)
+            put(A, r0 + one, b01)
+            put(A, r0 + two, b02)
+            put(A, r0 + three, b03)
+            put(A, r1 + J, b10)
+            put(A, r1 + one, b11)
+            put(A, r1 + two, b12)
+            put(A, r1 + three, b13)
+    put(lowest, 0, least)
 
 
 @jit
@@ -162,15 +160,15 @@ def solve_transposed(A, s):
     v, w = row_at(padded), row_at(padded + 1)
     for i in range(s - 1, -1, -1):
         row = row_at(i)
-        inverse = load(A, row + i * _LANES)
-        vi = load(A, v + i * _LANES) * inverse
-        wi = load(A, w + i * _LANES) * inverse
-        store(A, v + i * _LANES, vi)
-        store(A, w + i * _LANES, wi)
-        for k in range(0, i * _LANES, _LANES):
-            column = load(A, row + k)
-            store(A, v + k, less(load(A, v + k), column, vi))
-            store(A, w + k, less(load(A, w + k), column, wi))
+        inverse = nth(A, row + i)
+        vi = nth(A, v + i) * inverse
+        wi = nth(A, w + i) * inverse
+        put(A, v + i, vi)
+        put(A, w + i, wi)
+        for k in range(i):
+            column = nth(A, row + k)
+            put(A, v + k, less(nth(A, v + k), column, vi))
+            put(A, w + k, less(nth(A, w + k), column, wi))
 
 
 def _keep(kernel, slope, at, size, dc):
@@ -185,17 +183,17 @@ def _keep_slopes(kernel, slope, at, size, dc):
     if is_sum(kernel):
 
         def of_sum(kernel, slope, at, size, dc):
-            store(slope, at, dc[0])
-            store(slope, size + at, dc[1])
-            store(slope, 2 * size + at, dc[2])
+            put(slope, at, dc[0])
+            put(slope, size + at, dc[1])
+            put(slope, 2 * size + at, dc[2])
 
         return of_sum
-    return lambda kernel, slope, at, size, dc: store(slope, at, dc)
+    return lambda kernel, slope, at, size, dc: put(slope, at, dc)
 
 
-def scratch(s: int, d: int, n_slopes: int = 1):
+def scratch(s: int, d: int, n_slopes: int = 1, dtype=np.float64):
     """For probes and s − 1 neighbours. n_slopes: 3 for a sum of kernels."""
     padded = -(-s // BLOCK) * BLOCK
-    size = _LANES * BLOCK * (padded // BLOCK + 1) * (padded // 2)
-    sizes = (size + 2 * _LANES * (padded + BLOCK), n_slopes * size, s * (d | 1) * _LANES, 2 * s * _LANES)
-    return tuple(aligned(size, np.float64) for size in sizes)
+    size = BLOCK * (padded // BLOCK + 1) * (padded // 2)
+    sizes = (size + 2 * (padded + BLOCK), n_slopes * size, s * (d | 1), 2 * s)
+    return tuple(aligned(LANES[np.dtype(dtype)] * size, dtype) for size in sizes)

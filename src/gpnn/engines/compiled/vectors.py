@@ -122,6 +122,41 @@ def load(typingctx, array, index):
 
 
 @intrinsic
+def nth(typingctx, array, number):
+    """The vector of that number, of those that the array consists of."""
+    kind = _native(array.dtype)
+
+    def codegen(context, builder, sig, args):
+        index = builder.mul(args[1], ir.Constant(_INDEX, kind.lanes))
+        return _load(builder, _address(context, builder, sig.args[0], args[0], index), kind)
+
+    return kind(array, types.intp), codegen
+
+
+@intrinsic
+def put(typingctx, array, number, vector):
+    """In the place of the vector of that number."""
+
+    def codegen(context, builder, sig, args):
+        index = builder.mul(args[1], ir.Constant(_INDEX, vector.lanes))
+        _store(builder, args[2], _address(context, builder, sig.args[0], args[0], index), vector)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, vector), codegen
+
+
+def lanes_of(array):
+    """How many numbers of an array one register holds; only for compiled code."""
+    raise NotImplementedError
+
+
+@overload(lanes_of)
+def _lanes_of(array):
+    lanes = LANES[np.dtype(array.dtype.name)]
+    return lambda array: lanes
+
+
+@intrinsic
 def load16(typingctx, array, index):
     """The sixteen numbers that start at `array[index]`, whatever the register's width (for stored layouts)."""
     kind = Vector(array.dtype, 16)
@@ -265,24 +300,33 @@ def one_minus_exp(typingctx, x):
 
 
 _HALF_LOG_2 = log(2.0) / 2
-_EXP = np.polynomial.Chebyshev.interpolate(np.exp, 9, [-_HALF_LOG_2, _HALF_LOG_2])  # to within 2e-14
-_SHIFT = 1.5 * 2.0**52  # added to a small number, it leaves the nearest whole number in the last bits
+
+
+def _exp_series(degree: int) -> list[float]:
+    """Coefficients of e^t for |t| ≤ ½ log 2."""
+    series = np.polynomial.Chebyshev.interpolate(np.exp, degree, [-_HALF_LOG_2, _HALF_LOG_2])
+    return list(series.convert(kind=np.polynomial.Polynomial).coef)
+
+
+_EXP = {types.float32: (_exp_series(6), 87.0, 32, 23), types.float64: (_exp_series(9), 708.0, 64, 52)}
+"""The series, the largest x, and the bits of a number and of its mantissa."""
 
 
 @intrinsic
 def exp_minus(typingctx, x):
-    """e^(−x) for x ≥ 0 in float64, to within some 1e-14 of itself: half the work of `one_minus_exp`."""
+    """e^(−x) for x ≥ 0, in float64 to within some 1e-14 of itself (3e-7 in float32): half the work of
+    `one_minus_exp`."""
+    series, largest, bits, mantissa_bits = _EXP[x.dtype]
+    shift = 1.5 * 2.0**mantissa_bits  # added to a small number, it leaves the nearest whole number in the last bits
 
     def codegen(context, builder, sig, args):
-        value = builder.fneg(_call(builder, "minnum", x, args[0], _constant(x, 708.0)))
-        shifted = _call(builder, "fma", x, value, _constant(x, 1 / log(2.0)), _constant(x, _SHIFT))
-        n = builder.fsub(shifted, _constant(x, _SHIFT))
+        value = builder.fneg(_call(builder, "minnum", x, args[0], _constant(x, largest)))
+        shifted = _call(builder, "fma", x, value, _constant(x, 1 / log(2.0)), _constant(x, shift))
+        n = builder.fsub(shifted, _constant(x, shift))
         t = _call(builder, "fma", x, n, _constant(x, -log(2.0)), value)
-        integers = ir.VectorType(ir.IntType(64), x.lanes)
-        exponent = builder.shl(builder.bitcast(shifted, integers), ir.Constant(integers, [52] * x.lanes))
-        mantissa = builder.bitcast(
-            _horner(builder, t, list(_EXP.convert(kind=np.polynomial.Polynomial).coef), x), integers
-        )
+        integers = ir.VectorType(ir.IntType(bits), x.lanes)
+        exponent = builder.shl(builder.bitcast(shifted, integers), ir.Constant(integers, [mantissa_bits] * x.lanes))
+        mantissa = builder.bitcast(_horner(builder, t, series, x), integers)
         return builder.bitcast(builder.add(mantissa, exponent), x.llvm)
 
     return x(x), codegen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 from threading import local
 
 import numpy as np
@@ -14,18 +15,20 @@ from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Probes
 from gpnn.engines.compiled.abreast import scratch
 from gpnn.engines.compiled.covariance import KERNEL_NUMBERS, as_compiled
+from gpnn.engines.compiled.descent import descend
 from gpnn.engines.compiled.predictive import predictive_gradient, predictive_laws, predictive_pulls
 from gpnn.engines.cpu.neighbors import IVF, Flat, KDTree, automatic_index, nearest_others
 from gpnn.engines.cpu.neighbors.cells import Rows
+from gpnn.engines.descent import LOWEST, SHARE, Adam, theta_of
 from gpnn.engines.local import Noise
 from gpnn.engines.parallel import for_each_block
 
 _MOST_NEIGHBORS = 63  # that will be asked for: indexes may tune themselves for that
 _SEARCH, _PREDICTED = 128, 500  # queries that a thread works on at a time
-_TOGETHER, _WIDE = 32, 16  # of those of a gradient, from so many columns on: with fewer, threads would gain nothing
 _STRETCH = {KDTree: 0.2, Flat: np.inf, IVF: 0.7}
 """Of columns against each other (the sd of its logarithms), at which an index is built anew: a tree in stretched boxes
 takes longer, an inverted file then finds 0.98 of the neighbours."""
+_NOISY = 1e-4  # of σ_f², from which σ_ξ² on float32 has digits to spare: a slope is off by 0.2 % at most
 _OF_THIS_THREAD = local()
 
 
@@ -103,9 +106,21 @@ def _stretch(before: Array, after: Array) -> float:
     return float(np.sqrt(np.average((change - np.average(change, weights=parts)) ** 2, weights=parts)))
 
 
-def _scratch(*size: int):
+def _compiled(kernel: Kernel, theta: Array, d: int):
+    return as_compiled(kernel, Hyperparameters.from_vector(theta, d), d)
+
+
+def _slopes_of(kernel: Kernel) -> int:
+    return 1 if kernel.broad is None else 3
+
+
+def _dtype(fine: bool, kernel_variance: float, noise_variance: float):
+    return np.float64 if fine or noise_variance < _NOISY * kernel_variance else np.float32
+
+
+def _scratch(s: int, d: int, n_slopes: int = 1, dtype=np.float64):
     """Made once for a thread that goes on with probes of the same size."""
-    kept = vars(_OF_THIS_THREAD)
+    kept, size = vars(_OF_THIS_THREAD), (s, d, n_slopes, dtype)
     if kept.get("size") != size:
         kept.update(size=size, arrays=scratch(*size))
     return kept["arrays"]
@@ -121,49 +136,70 @@ class CPUNeighborhoods:
     n_jobs: int | None
     noise: Noise | None = None
 
-    def _noise(self, chosen) -> tuple[Array | None, Array | None]:
+    @cached_property
+    def _data(self) -> tuple:
+        """Probes and rows, as compiled code takes them."""
+        return np.ascontiguousarray(self.probes.X, float), self.probes.y, self.rows, self.y, self.neighbors
+
+    def _noise(self, chosen=slice(None)) -> tuple[Array | None, Array | None]:
         """Of the chosen probes, and of all rows."""
         if self.noise is None or self.probes.noise is None:
             return None, None
         return self.probes.noise[chosen].columns, self.noise.columns
 
+    @property
+    def d(self) -> int:
+        return self.rows.shape[1]
+
     def gradient(
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
     ) -> tuple[Array, int, float]:
-        d, m = self.rows.shape[1], self.neighbors.shape[1]
-        alone = kernel.broad is None
-        number = KERNEL_NUMBERS[kernel.name] if alone else as_compiled(kernel, Hyperparameters.from_vector(theta, d), d)
-        size = _TOGETHER if d >= _WIDE else len(chosen)
-        gradients = np.empty((-(-len(chosen) // size), len(theta)))
-        counts, innovations = np.empty((2, len(gradients)))
+        d, m = self.d, self.neighbors.shape[1]
+        gradient = np.empty(len(theta))
+        count, innovation = predictive_gradient(
+            _compiled(kernel, theta, d), chosen, *self._data, theta[:d].copy(), theta[d], theta[d + 1],
+            *_scratch(m + 1, d, _slopes_of(kernel)), gradient, share, typical, *self._noise(),
+        )  # fmt: skip
+        return gradient, count, innovation
 
-        def one(part: slice) -> None:
-            some, at = chosen[part], part.start // size
-            counts[at], innovations[at] = predictive_gradient(
-                number, self.probes.X[some], self.probes.y[some], self.rows, self.y, self.neighbors[some],
-                theta[:d].copy(), theta[d], theta[d + 1], *_scratch(m + 1, d, 1 if alone else 3),
-                gradients[at], share, typical, *self._noise(some),
+    def descend(
+        self, kernel: Kernel, batches: NDArray[np.int64], u: Array, adam: Adam, typical: float
+    ) -> tuple[Array, float]:
+        (d, m), path, done = (self.d, self.neighbors.shape[1]), np.empty((len(batches), len(u))), 0
+        theta = theta_of(u, d)
+        for dtype, least in ((np.float32, _NOISY), (np.float64, 0.0)):
+            steps, typical = descend(
+                _compiled(kernel, theta, d), batches[done:], *self._data, u, adam.first, adam.second, adam.rate,
+                adam.number + 1, adam.n_steps, LOWEST, least, *_scratch(m + 1, d, _slopes_of(kernel), dtype=dtype),
+                path[done:], SHARE, typical, *self._noise(),
             )  # fmt: skip
-            innovations[at] *= len(some)
-
-        for_each_block(one, len(chosen), size, self.n_jobs)
-        return gradients.sum(axis=0), int(counts.sum()), float(innovations.sum() / len(chosen))
+            adam.number, done = adam.number + steps, done + steps
+            if done == len(batches):
+                break
+        return path, typical
 
     def map_gradient(
-        self, chosen: NDArray, kernel: Kernel, x_map: Array, variances: Array, share: float, typical: float
+        self,
+        chosen: NDArray,
+        kernel: Kernel,
+        x_map: Array,
+        variances: Array,
+        share: float,
+        typical: float,
+        fine: bool = True,
     ) -> tuple[Array, Array, int, float]:
         neighbors, X_star = self.neighbors[chosen], self.probes.X[chosen]
-        (q, m), d = neighbors.shape, x_map.shape[1]
-        rows, T = np.zeros((q, m + 1, len(x_map))), np.empty((q, m + 1))
+        (q, m), d, dtype = neighbors.shape, x_map.shape[1], _dtype(fine, *variances)
+        rows, T = np.zeros((q, m + 1, len(x_map)), dtype), np.empty((q, m + 1))
         rows[:, :m] = self.rows[neighbors] - X_star[:, None]  # each query is where it was put: at 0
         T[:, :m], T[:, m] = self.y[neighbors], self.probes.y[chosen]
         noise_star, noise = self._noise(chosen)
         if noise is not None and noise_star is not None:
             noise = np.concatenate([noise[neighbors], noise_star[:, None]], axis=1)
-        pulls, gradient = np.empty((q, m + 1, d)), np.empty(d + 2)
+        pulls, gradient = np.empty((q, m + 1, d), dtype), np.empty(d + 2)
         count, innovation = predictive_pulls(
-            KERNEL_NUMBERS[kernel.name], rows @ x_map, T, *variances, *_scratch(m + 1, d, 1), gradient, pulls,
-            share, typical, noise,
+            KERNEL_NUMBERS[kernel.name], rows @ x_map.astype(dtype), T, *variances, *_scratch(m + 1, d, dtype=dtype),
+            gradient, pulls, share, typical, noise,
         )  # fmt: skip
         by_map = rows.reshape(-1, len(x_map)).T @ pulls.reshape(-1, d)
         return by_map, gradient[d:], count, innovation

@@ -14,6 +14,7 @@ from gpnn.common.kernels import Kernel
 from gpnn.common.types import Array, Hyperparameters, Prediction
 from gpnn.engines import Probes
 from gpnn.engines.cpu.learner import CPUNeighborhoods
+from gpnn.engines.descent import Adam, descend
 from gpnn.engines.gpu.cells import Cells, without_own
 from gpnn.engines.gpu.device import upload
 from gpnn.engines.gpu.inverted import to_strips
@@ -97,18 +98,28 @@ class GPUNeighborhoods:
     noise: torch.Tensor | None = None
     known: Array | None = None
 
+    @property
+    def d(self) -> int:
+        return self.rows.shape[1]
+
     def gradient(
         self, chosen: NDArray, kernel: Kernel, theta: Array, share: float, typical: float
     ) -> tuple[Array, int, float]:
         if kernel.broad is not None:
             return self._on_cpu.gradient(chosen, kernel, theta, share, typical)
-        d = self.rows.shape[1]
+        d = self.d
         gradients = torch.empty(len(chosen), d + 4, dtype=torch.float64, device=self.X.device)
         self._launch(chosen, kernel, [*theta, share, typical], gradients, None, None)
         *total, count, innovation = gradients.sum(dim=0).tolist()
         return np.array(total), int(count), innovation / len(chosen)
 
-    def map_gradient(self, chosen, kernel, x_map, variances, share, typical):
+    def descend(
+        self, kernel: Kernel, batches: NDArray[np.int64], u: Array, adam: Adam, typical: float
+    ) -> tuple[Array, float]:
+        around = self if kernel.broad is None else self._on_cpu
+        return descend(around, kernel, batches, u, adam, typical)
+
+    def map_gradient(self, chosen, kernel, x_map, variances, share, typical, fine=True):
         raise NotImplementedError("of neighbourhoods that were found through a map only, which are the CPU's")
 
     def predict(self, kernel: Kernel, params: Hyperparameters) -> tuple[Prediction, Array]:
