@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 from gpnn import GPnnRegressor, InvalidInputError
+from gpnn.stages.mean import Linear
 
 SETTINGS = GPnnRegressor(
     refine=False, whitening="diagonal", n_neighbors=30, calibration_size=800, random_state=0, n_jobs=1
@@ -85,6 +87,35 @@ def test_trees_that_lead_astray_are_refused(fitted, tmp_path, part, value):
     object.__setattr__(broken._trees, "forest", forest)
     with pytest.raises(InvalidInputError, match=r"trees|columns|roots"):
         broken.save(tmp_path / "model.gpnn")
+
+
+def test_a_line_for_other_columns_is_refused(fitted, tmp_path):
+    broken, line = copy.copy(fitted), Linear(np.zeros(3), np.zeros(3))
+    broken._trees = replace(fitted._trees, forest=replace(fitted._trees.forest, line=line))
+    with pytest.raises(InvalidInputError, match="line"):
+        broken.save(tmp_path / "model.gpnn")
+
+
+@pytest.fixture(scope="module")
+def on_a_line():
+    """Slopes in many columns, and noise."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(4000, 12))
+    y = X @ np.linspace(-0.5, 0.5, 12) + rng.normal(size=len(X))
+    return clone(SETTINGS).fit(X[:3000], y[:3000]), X, y
+
+
+def test_a_line_without_trees(on_a_line, tmp_path):
+    model, X, y = on_a_line
+    told = model.fit_report_["trees"]
+    assert (told["kept"], told["line"], told["trees"]) == (True, True, 0)
+    model.save(tmp_path / "line.gpnn")
+    loaded = GPnnRegressor.load(tmp_path / "line.gpnn")
+    np.testing.assert_array_equal(loaded.predict(X[3000:]), model.predict(X[3000:]))
+    ridge = Ridge().fit(X[:3000], y[:3000])
+    ours, theirs = (np.sqrt(np.mean((one.predict(X[3000:]) - y[3000:]) ** 2)) for one in (model, ridge))
+    assert ours < 1.005 * theirs
+    assert ours < 0.99 * clone_without(model).evaluate(X[3000:], y[3000:])["rmse"] * np.std(y[:3000])
 
 
 def test_weights_and_offset_make_the_mean(fitted, data):

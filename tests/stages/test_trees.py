@@ -5,6 +5,7 @@ import pytest
 
 from gpnn.common.types import Prediction
 from gpnn.stages.forest import Binned, Growth
+from gpnn.stages.mean import Linear
 from gpnn.stages.trees import Trees, gains_of_columns, grow_few, learn_trees
 from gpnn.stages.weighing import Weighing
 
@@ -116,8 +117,8 @@ def test_leaves_grow_with_rows(steps, monkeypatch):
         Binned, "grow", lambda self, y, rows, how, seed: grown.append(how) or grow(self, y, rows, how, seed)
     )
     learned(*steps, blurred(steps[0]), 0.35)
-    few, judged, *again = [how.leaves for how in grown]
-    assert (few, judged) == (31, 32)  # 4,800 rows, 150 for each
+    few, few_on_line, judged, *again = [how.leaves for how in grown]
+    assert (few, few_on_line, judged) == (31, 31, 32)  # 4,800 rows, 150 for each
     assert again == [32, 32]
 
 
@@ -139,7 +140,8 @@ def test_of_many_columns_those_that_say_something_come_first():
     assert len(columns) > 64  # of which each tree sees some
     new = rng.normal(size=(500, 90))
     truth = 3 * np.sign(new[:, 40]) + np.sin(2 * new[:, 3])
-    assert np.mean((grown.forest(new) - truth) ** 2) < 0.1 * np.var(truth)
+    for one in grown:  # from y, and from what a line leaves
+        assert np.mean((one.forest(new) - truth) ** 2) < 0.1 * np.var(truth)
     _, few = grow_few(X[:, :64], y, np.arange(3000))
     np.testing.assert_array_equal(few, np.arange(64))
 
@@ -162,6 +164,48 @@ def test_where_every_row_is_a_judge_each_hears_those_that_grew_without_it(steps)
     hopeless = Prediction(y, np.full(1200, 1e-4))
     assert learn_trees(X, y + 0.01 * noise, rows, hopeless, True, 2, np.random.default_rng(0), told, None) is None
     assert told["few_rmse"] > 1.5
+
+
+@pytest.mark.parametrize("n", [6000, 1200])
+def test_they_begin_from_a_line_where_that_says_more(n):
+    """Of a slope, a jump and much noise: the slope is a line's, from few rows, and only the jump is left to trees."""
+    found, told, (X, y), (new, truth) = on_a_slope(n, jump=1.0)
+    assert told["kept"]
+    assert told["line"]
+    assert told["trees"] > 0
+    line = Linear().fit(X, y)
+    np.testing.assert_allclose(found.forest.line.weights, line.weights)
+    plain = Binned.of(X).grow(y, np.arange(n), Growth(told["trees"], 0.1, 31), seed=0).forest
+    both, only_line, only_trees = (np.mean((said(new) - truth) ** 2) for said in (found.forest, line.predict, plain))
+    assert both < 0.9 * only_trees
+    assert both < 0.5 * only_line
+
+
+@pytest.mark.parametrize("n", [6000, 1200])
+def test_a_bare_line_where_there_is_nothing_else(n):
+    found, told, (X, y), (new, truth) = on_a_slope(n, jump=0.0)
+    assert told["kept"]
+    assert (told["line"], told["trees"]) == (True, 0)
+    np.testing.assert_allclose(found.forest(new), Linear().fit(X, y).predict(new))
+    assert np.sqrt(np.mean((found.forest(new) - truth) ** 2)) < 0.1
+    by_one = np.concatenate([found.forest(new[k : k + 1]) for k in range(9)])
+    np.testing.assert_array_equal(by_one, found.forest(new)[:9])
+
+
+def on_a_slope(n, jump):
+    """What was found beside a process that sees a tenth of the slope, and rows without noise."""
+
+    def truth(X):
+        return X @ np.array([1.0, -0.5, 0.3, 0, 0, 0]) + jump * np.sign(X[:, 3])
+
+    rng, told = np.random.default_rng(2), {}
+    X, new = rng.normal(size=(2, n, 6))
+    y = truth(X) + rng.normal(size=n)
+    rows = np.arange(0, n, 4) if n > 2000 else np.arange(n)
+    law = Prediction(0.1 * truth(X[rows]), np.full(len(rows), 2.0))
+    few = few_trees(X, y, rows) if n > 2000 else None
+    found, _ = learn_trees(X, y, rows, law, True, 2, np.random.default_rng(0), told, few)
+    return found, told, (X, y), (new, truth(new))
 
 
 def test_too_few_judges_say_nothing(steps):

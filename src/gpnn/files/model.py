@@ -539,6 +539,8 @@ def _check_trees(trees: Trees, d: int) -> None:
     left = forest.left[inner]
     if (forest.column >= d).any() or (left <= inner).any() or (left + 1 >= n).any():
         raise ValueError(f"{d} columns and {n} nodes, but splits or children beyond them")
+    if forest.line is not None and (forest.line.centre.shape, forest.line.weights.shape) != ((d,), (d,)):
+        raise ValueError(f"{d} columns, and a line for trees in {len(forest.line.weights)}")
     if (forest.roots < 0).any() or (forest.roots >= n).any():
         raise ValueError(f"{n} nodes, but roots beyond them")
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpnn.common.types import Array
 from gpnn.engines.parallel import for_each_block
 from gpnn.stages.holdout import Rows
+from gpnn.stages.mean import Linear
 
 _MOST_BINS, _BINNED = 255, 20_000  # of a column; rows that say where they end
 _FEWEST_IN_LEAF = 20
@@ -29,9 +30,12 @@ class Forest:
     value: Array
     """Threshold, up to which rows go left; of leaves, what they say."""
     left: NDArray[np.int32]
+    line: Linear | None = None
+    """What they begin from, if that is more than `base`: they say what it leaves."""
 
     @classmethod
     def mean_of(cls, forests: Sequence[Forest]) -> Forest:
+        """Of those that begin from the same line."""
         first = np.cumsum([0] + [len(one.column) for one in forests[:-1]]).astype(np.int32)
         roots, left = (
             np.concatenate([getattr(one, name) + at for one, at in zip(forests, first, strict=True)])
@@ -39,7 +43,7 @@ class Forest:
         )
         column, value = (np.concatenate([getattr(one, name) for one in forests]) for name in ("column", "value"))
         value = np.where(column < 0, value / len(forests), value)
-        return cls(float(np.mean([one.base for one in forests])), roots, column, value, left)
+        return cls(float(np.mean([one.base for one in forests])), roots, column, value, left, forests[0].line)
 
     def __call__(self, X: Array, n_jobs: int | None = None) -> Array:
         """What they say of rows X (q, d)."""
@@ -48,6 +52,8 @@ class Forest:
         said = np.full(len(X), self.base)
 
         def add(part: slice) -> None:
+            if self.line is not None:
+                said[part] += self.line.predict(X[part])
             add_trees(np.ascontiguousarray(X[part]), self.roots, self.column, self.value, self.left, said[part])
 
         for_each_block(add, len(X), _BLOCK, n_jobs)

@@ -15,6 +15,7 @@ from gpnn.engines.parallel import for_each_block
 
 _ROWS = 65_536  # that a thread works on at a time
 MEANS = ("constant", "zero", "linear")
+_TRACE, _RIDGES = 1e-6, 50  # the least ridge, with which collinear columns do no harm; and how many are tried
 
 
 class Constant:
@@ -32,22 +33,37 @@ class Constant:
 
 @dataclass(frozen=True)
 class Linear:
-    """Least squares with a trace of ridge, so that collinear columns do no harm; `value` is the mean of y."""
+    """Least squares with as much ridge as generalised cross-validation asks for; `value` is the mean of y."""
 
     centre: Array = field(default_factory=lambda: np.zeros(0))
     weights: Array = field(default_factory=lambda: np.zeros(0))
     value: float = 0.0
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Linear:
-        from sklearn.linear_model import Ridge  # which few fits and no prediction need
-        from sklearn.preprocessing import StandardScaler
-
-        scaler = StandardScaler().fit(X, sample_weight=sample_weight)
-        ridge = Ridge(alpha=1e-6).fit(scaler.transform(X), y, sample_weight)
-        return Linear(scaler.mean_, ridge.coef_ / scaler.scale_, float(ridge.intercept_))
+        w = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, float)
+        centre, value = np.average(X, axis=0, weights=w), float(np.average(y, weights=w))
+        Z, rest = X - centre, y - value
+        scale = np.sqrt(np.average(Z**2, axis=0, weights=w))
+        Z /= np.where(scale > 0, scale, 1.0)
+        weighted = Z.T * w
+        sizes, directions = np.linalg.eigh(weighted @ Z)
+        sizes, pulls = np.maximum(sizes, 0.0), directions.T @ (weighted @ rest)
+        ridge = _ridge(sizes, pulls, float(np.sum(w * rest**2)), float(np.sum(w)))
+        return Linear(centre, directions @ (pulls / (sizes + ridge)) / np.where(scale > 0, scale, 1.0), value)
 
     def predict(self, X: Array) -> Array:
-        return (X - self.centre) @ self.weights + self.value
+        """Each row by itself: the last digits of a product of matrices depend on how many there are."""
+        return np.sum((X - self.centre) * self.weights, axis=1) + self.value
+
+
+def _ridge(sizes: Array, pulls: Array, total: float, n: float) -> float:
+    """That of the least generalised cross-validation error. sizes: eigenvalues of the n standardised rows' products;
+    pulls: Z^T y in these directions; total: the squares of y."""
+    ridges = np.geomspace(_TRACE, 10 * n, _RIDGES)[:, None]
+    left = total - np.sum(pulls**2 * (sizes + 2 * ridges) / (sizes + ridges) ** 2, axis=1)
+    freedom = n - 1 - np.sum(sizes / (sizes + ridges), axis=1)
+    errors = np.where(freedom > 0.5, np.maximum(left, 1e-15 * total) / np.maximum(freedom, 0.5) ** 2, np.inf)
+    return float(ridges[int(np.argmin(errors)), 0])
 
 
 def make_mean(mean):

@@ -1,7 +1,8 @@
 """Boosted trees beside the process, where judges gain by them.
 
-Where y jumps at thresholds of columns, trees find in few splits what a distance has to learn from many rows. They learn
-from rows that are no judges, or in folds where every row is one; the judges then say how far the law follows them.
+Where y jumps at thresholds of columns, trees find in few splits what a distance has to learn from many rows. Where it
+is a straight line and noise, they begin from one. They learn from rows that are no judges, or in folds where every row
+is one; the judges then say how far the law follows them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gpnn.common.types import Array, Prediction
 from gpnn.engines.parallel import in_parallel
 from gpnn.stages.forest import Binned, Forest, Grown, Growth
 from gpnn.stages.holdout import Rows
+from gpnn.stages.mean import Linear
 from gpnn.stages.weighing import FEWEST, Weighing, fit_weighing, judged
 
 Columns = NDArray[np.int64]
@@ -29,6 +31,8 @@ _ROWS, _NUMBERS = 100_000, 4_000_000  # that trees learn from, at most: rows, an
 _HASTY = Growth(30, rate=0.3, leaves=31)
 _SEEN, _TRIED = 64, 0.7  # columns that a tree sees, and the share of them for each split
 _FEW_GROWN = Growth(100, rate=0.1, leaves=31, seen=_SEEN, tried=_TRIED)
+_BARE = Growth(0, rate=0.1, leaves=31)
+"""The line that trees would begin from, and nothing else."""
 _MOST_GROWN, _RATE, _PATIENCE = 400, 0.1, 20
 _ROWS_OF_LEAF, _LEAVES = 150, (31, 255)
 """Larger trees where there are more rows did better, on splits of thirty real tables."""
@@ -66,20 +70,44 @@ def _saying(said: Array, law: Prediction) -> Prediction:
     return replace(law, mean=said)
 
 
+@dataclass(frozen=True)
+class _Ground:
+    """What trees grow from: a table, and y (n,), or what a line leaves of it."""
+
+    table: Binned
+    y: Array
+    line: Linear | None = None
+
+    @classmethod
+    def of(cls, table: Binned, X: Array, y: Array, rows: Rows, with_line: bool) -> _Ground:
+        """rows: that the line may be drawn from."""
+        if not with_line:
+            return cls(table, y)
+        line = Linear().fit(X[rows], y[rows])
+        return cls(table, y - line.predict(X), line)
+
+    def grow(self, rows: Rows, how: Growth, seed: int) -> Grown:
+        grown = self.table.grow(self.y, rows, how, seed)
+        return replace(grown, forest=replace(grown.forest, line=self.line))
+
+
 class Few(NamedTuple):
     """Trees that say whether more are worth their time."""
 
-    grown: Grown
+    grown: tuple[Grown, ...]
+    """From y, and from what a line leaves of it."""
     columns: Columns
     """That trees are worth growing from."""
 
 
 def grow_few(X: Array, y: Array, rows: Rows) -> Few:
     """From few of those rows, no judges among them."""
-    rows = rows[:_FEW_ROWS]
-    table, y = Binned.of(X[rows]), y[rows]
+    X, y = X[rows[:_FEW_ROWS]], y[rows[:_FEW_ROWS]]
+    table, every = Binned.of(X), np.arange(len(X))
     columns = _strongest(table, y)
-    return Few(table.only(columns).grow(y, np.arange(len(rows)), _FEW_GROWN, seed=0), columns)
+    table = table.only(columns)
+    plain, lined = (_Ground.of(table, X, y, every, line).grow(every, _FEW_GROWN, seed=0) for line in (False, True))
+    return Few((plain, lined), columns)
 
 
 def _strongest(table: Binned, y: Array) -> Columns:
@@ -98,6 +126,8 @@ class _Heard(NamedTuple):
     said: Array
     how: Growth
     """As many as were of use."""
+    lined: bool
+    """Whether they begin from a line."""
     forest: Forest | None
     table: Binned | None
     """All rows, if trees are to grow again from them."""
@@ -132,8 +162,8 @@ def learn_trees(
     trial, weighing = judged(outcome, [law, own], local, rng), fit_weighing(outcome, [law, own], local)
     weight = float(weighing.weights[1])
     told |= {
-        "rmse": metrics.rmse(outcome, own) / metrics.rmse(outcome, law), "trees": heard.how.n_trees, "weight": weight,
-        "gain": trial.gain, "gain_standard_error": trial.error,
+        "rmse": metrics.rmse(outcome, own) / metrics.rmse(outcome, law), "trees": heard.how.n_trees,
+        "line": heard.lined, "weight": weight, "gain": trial.gain, "gain_standard_error": trial.error,
     }  # fmt: skip
     told["kept"] = weight > 0 and trial.exceeds(_SURE, _CLEAR)
     if not told["kept"]:
@@ -141,12 +171,13 @@ def learn_trees(
     if heard.table is None:
         assert heard.forest is not None
         return Trees(heard.forest, weighing), trial.residuals
-    table, how = heard.table, replace(heard.how, n_trees=round(_MORE * heard.how.n_trees))
+    every, how = np.arange(len(X)), replace(heard.how, n_trees=round(_MORE * heard.how.n_trees))
+    ground = _Ground.of(heard.table, X, y, every, heard.lined)
 
     def grown(seed: int, _: np.random.Generator) -> Forest:
-        return table.grow(y, np.arange(len(X)), how, seed).forest
+        return ground.grow(every, how, seed).forest
 
-    n_forests = _FORESTS[len(table.columns) > _SEEN]
+    n_forests = _FORESTS[len(heard.table.columns) > _SEEN]
     again = in_parallel([partial(grown, seed) for seed in range(1, 1 + n_forests)], rng, n_jobs)
     return Trees(Forest.mean_of(again), weighing), trial.residuals
 
@@ -158,29 +189,31 @@ def _aside(
     hopeless."""
     some = rng.permutation(len(rows))[: min(_JUDGES, max(FEWEST, int(_JUDGES_SHARE * len(X))))]
     judges, law = rows[some], law[some]
-    outcome = y[judges]
+    X_judges, outcome = X[judges], y[judges]
 
     def asked(one: Grown) -> tuple[Array, float]:
-        said = one.forest(X[judges], n_jobs)
+        said = one.forest(X_judges, n_jobs)
         return said, metrics.rmse(outcome, _saying(said, law))
 
     begun, columns = few()
-    said, error = asked(begun)
+    answers = [asked(one) for one in begun]
+    lined = answers[1][1] < answers[0][1]
+    said, error = answers[lined]
     told["few_rmse"] = error / metrics.rmse(outcome, law)
     if told["few_rmse"] > _HOPELESS:
         return None
     others, most = rng.permutation(np.delete(np.arange(len(X)), judges)), _most_rows(columns)
     again = len(others) < most  # there are more rows to grow from: the judges', once they have judged
-    if again:
-        table, how = Binned.of(X, columns), _growth(len(others))
-        grown = table.grow(y, others, how, seed=0)
-    else:
-        table, how = Binned.of(X[others[:most]], columns), _growth(most)
-        grown = table.grow(y[others[:most]], np.arange(most), how, seed=0)
-    more_said, less = asked(grown)
-    if less > error:
-        return _Heard(some, said, _FEW_GROWN, begun.forest, table if again else None)
-    return _Heard(some, more_said, _enough(how, [grown]), grown.forest, table if again else None)
+    if not again:
+        X, y, others = X[others[:most]], y[others[:most]], np.arange(most)
+    table, how = Binned.of(X, columns), _growth(len(others))
+    ground = _Ground.of(table, X, y, others, lined)
+    ways = [(_FEW_GROWN, begun[lined], said, error)]
+    for growth in (how, _BARE) if lined else (how,):
+        grown = ground.grow(others, growth, seed=0)
+        ways.append((growth, grown, *asked(grown)))
+    growth, grown, said, _ = min(ways, key=lambda way: way[-1])
+    return _Heard(some, said, _enough(growth, [grown]), lined, grown.forest, table if again else None)
 
 
 def _in_folds(
@@ -191,18 +224,27 @@ def _in_folds(
     table = table.only(_strongest(table, y))
     inside = [np.flatnonzero(fold[rows] == k) for k in range(_FOLDS)]
 
-    def heard(k: int, _: np.random.Generator) -> tuple[Grown, Array]:
-        grown = table.grow(y, np.flatnonzero(fold != k), how, seed=k)
+    def heard(k: int, lined: bool, how: Growth, _: np.random.Generator) -> tuple[Grown, Array]:
+        others = np.flatnonzero(fold != k)
+        grown = _Ground.of(table, X, y, others, lined).grow(others, how, seed=k)
         return grown, grown.forest(X[rows[inside[k]]], 1)
 
-    first, outcome, alone = heard(0, rng), y[rows[inside[0]]], law[inside[0]]
-    told["few_rmse"] = metrics.rmse(outcome, _saying(first[1], alone)) / metrics.rmse(outcome, alone)
+    def in_turn(*asked: tuple[int, bool, Growth]) -> list[tuple[Grown, Array]]:
+        return in_parallel([partial(heard, *of) for of in asked], rng, n_jobs)
+
+    outcome, alone = y[rows[inside[0]]], law[inside[0]]
+    ways = ((False, how), (True, how), (True, _BARE))
+    first = in_turn(*((0, *way) for way in ways))
+    errors = [metrics.rmse(outcome, _saying(said, alone)) for _, said in first]
+    best = int(np.argmin(errors))
+    told["few_rmse"] = errors[best] / metrics.rmse(outcome, alone)
     if told["few_rmse"] > _HOPELESS:
         return None
-    every = [first, *in_parallel([partial(heard, k) for k in range(1, _FOLDS)], rng, n_jobs)]
+    lined, how = ways[best]
+    every = [first[best], *in_turn(*((k, lined, how) for k in range(1, _FOLDS)))]
     said = np.empty(len(rows))
     said[np.concatenate(inside)] = np.concatenate([one for _, one in every])
-    return _Heard(np.arange(len(rows)), said, _enough(how, [grown for grown, _ in every]), None, table)
+    return _Heard(np.arange(len(rows)), said, _enough(how, [grown for grown, _ in every]), lined, None, table)
 
 
 def _growth(n: int) -> Growth:
@@ -211,7 +253,7 @@ def _growth(n: int) -> Growth:
 
 
 def _enough(how: Growth, grown: Sequence[Grown]) -> Growth:
-    return replace(how, n_trees=max(1, round(float(np.mean([one.n_trees for one in grown])))), patience=0)
+    return replace(how, n_trees=round(float(np.mean([one.n_trees for one in grown]))), patience=0)
 
 
 def _most_rows(columns: Columns) -> int:
