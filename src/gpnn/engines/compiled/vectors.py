@@ -308,14 +308,16 @@ def _exp_series(degree: int) -> list[float]:
     return list(series.convert(kind=np.polynomial.Polynomial).coef)
 
 
-_EXP = {types.float32: (_exp_series(6), 87.0, 32, 23), types.float64: (_exp_series(9), 708.0, 64, 52)}
-"""The series, the largest x, and the bits of a number and of its mantissa."""
+_EXP = {types.float32: (_exp_series(6), 25.0, 32, 23), types.float64: (_exp_series(9), 200.0, 64, 52)}
+"""The series, the largest x, and the bits of a number and of its mantissa. What is beyond the largest x is as good as
+nothing, and products of several such numbers would be denormal, which some processors take a hundred times as long
+for."""
 
 
 @intrinsic
 def exp_minus(typingctx, x):
-    """e^(−x) for x ≥ 0, in float64 to within some 1e-14 of itself (3e-7 in float32): half the work of
-    `one_minus_exp`."""
+    """e^(−x) for x ≥ 0, in float64 to within some 1e-14 of itself (3e-7 in float32), but not below e^(−200) (e^(−25)):
+    half the work of `one_minus_exp`."""
     series, largest, bits, mantissa_bits = _EXP[x.dtype]
     shift = 1.5 * 2.0**mantissa_bits  # added to a small number, it leaves the nearest whole number in the last bits
 
