@@ -119,6 +119,17 @@ def test_inverted_file_reaches_the_recall_asked_for(spec, rng):
     assert index.n_probed < len(index._starts) // 2
 
 
+def test_an_inverted_file_has_more_neighbours_than_it_was_tuned_for(rng):
+    """For whom its cells hold too few rows, it looks at all; the others are answered as ever."""
+    X, queries = make(rng, 3000, 4)
+    index = build(IVF(recall=0.5), X, 5)
+    assert index.n_probed * len(X) / len(index._starts) < 400
+    found = index.query(queries, 400)
+    exact = index.exact_query(queries, 400)
+    np.testing.assert_array_equal(np.sort(found.indices), np.sort(exact.indices))
+    np.testing.assert_array_equal(index.query(queries, 5).indices, build(IVF(recall=0.5), X, 5).query(queries, 5).indices)
+
+
 def test_slack_trades_recall(rng):
     X = rng.normal(size=(20_000, 8)).astype(np.float32)
     queries = rng.normal(size=(100, 8)).astype(np.float32)

@@ -15,6 +15,7 @@ from gpnn.engines.cpu.neighbors.cells import (
     STRIP,
     Rows,
     StoredIndex,
+    everywhere,
     fill_rest,
     new_keys,
     row_numbers,
@@ -87,14 +88,21 @@ class IVF(StoredIndex):
         if starts[0] != 0 or starts[-1] != self._rows.n or (starts[1:] < starts[:-1]).any():
             raise InvalidInputError(f"The cells do not cover the {self._rows.n} rows one after the other.")
 
-    def nearer(self, X: Array, n_neighbors: int, bounds: NDArray[np.float32], reach=np.inf) -> NDArray[np.uint64]:
-        """reach (q,): cells whose centres are farther are not looked into."""
-        keys = new_keys(len(X), n_neighbors)
+    def nearer(
+        self, X: Array, n_neighbors: int, bounds: NDArray[np.float32], reach: NDArray[np.float32] | None = None
+    ) -> NDArray[np.uint64]:
+        """reach (q,): cells whose centres are farther are not looked into; infinite, or None, for no such limit."""
+        keys, sizes = new_keys(len(X), n_neighbors), np.diff(self._starts)
+        reach = everywhere(len(X)) if reach is None else reach
         near = self._centres.nearest(X, self.n_probed)
-        cells = np.where(near.distances <= np.reshape(reach, (-1, 1)), near.indices, len(self._starts) - 1)
+        cells = np.where(near.distances <= reach[:, None], near.indices, len(sizes))
         starts = np.append(self._starts, self._starts[-1])  # one more cell, which is empty
         _search(self._rows.strips.reshape(-1), starts, cells,
                 np.ascontiguousarray(X, np.float32), keys, n_neighbors, bounds)  # fmt: skip
+        # If more rows are asked for than when it was tuned, these cells may hold too few.
+        short = np.flatnonzero(np.isinf(reach) & (sizes[near.indices].sum(axis=1) < n_neighbors))
+        if len(short):
+            keys[short] = self._rows.nearer(X[short], n_neighbors, bounds[short])
         return keys
 
     def reach(self, X: Array) -> NDArray[np.float32]:
