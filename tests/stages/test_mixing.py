@@ -6,7 +6,7 @@ import pytest
 from gpnn.common import metrics
 from gpnn.common.types import Prediction
 from gpnn.stages import mixing
-from gpnn.stages.mixing import Claims, fit_mixture
+from gpnn.stages.mixing import Claims, Judges, fit_mixture
 
 N, PARTS, EDGE = 4000, 80, -6.0
 
@@ -22,8 +22,16 @@ def judged(rng, near_error=1.0, error=1.0, correlation=0.0, factor=0.0):
     return y, Claims(near, claimed, members, np.zeros(N)), rng.integers(PARTS, size=N)
 
 
-def fitted(y, claims, part, common=(EDGE, EDGE)):
-    return fit_mixture(EDGE, y, claims, part, np.array(common))
+def random_rows(claimed, near_error, error, n=10):
+    """For each of which so much variance is claimed, and with errors of just that size."""
+    signs, even = np.resize([1.0, -1.0], n), np.full(n, claimed)
+    near, members = (Prediction(one * np.resize(by, n), even) for one, by in ((near_error, signs), (error, [1.0])))
+    return Judges(np.zeros(n), Claims(near, even, members, np.zeros(n)))
+
+
+def fitted(y, claims, part, random=None, edge=EDGE):
+    random = random_rows(np.exp(edge), np.exp(edge / 2), np.exp(edge / 2)) if random is None else random
+    return fit_mixture(edge, Judges(y, claims), part, random)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
@@ -61,13 +69,25 @@ def test_random_rows_just_beyond_the_edge_stay_with_the_local_process(rng):
     """Judges have shown it to be bad, but they lie much farther off, and random rows have shown it to be good."""
     y, claims, part = judged(rng, near_error=10.0)
     claims = Claims(claims.near, claims.claimed * np.e**3, claims.members, claims.spread)
-    mixture = fitted(y, claims, part, common=(EDGE + 0.5, -12.0))
+    mixture = fitted(y, claims, part, random_rows(np.exp(EDGE + 0.5), np.exp(-6.0), 1.0))
     near, members = Prediction(np.zeros(3), np.full(3, 1e-3)), Prediction(np.ones(3), np.full(3, 1.0))
     law = mixture(Claims(near, np.exp([EDGE - 1, EDGE + 0.5, 3.0]), members, np.zeros(3)))
     assert law.mean[0] == 0
     assert law.variance[0] == near.variance[0]
     assert law.mean[1] < 0.01
     assert law.mean[2] > 0.7
+
+
+@pytest.mark.parametrize("n", [10, 50, 200])
+def test_random_rows_have_a_say_in_how_far_to_lean(n, rng):
+    """Judges in gaps find both answers as good; random rows beyond the edge find the members worse by far."""
+    y, claims, part = judged(rng)
+    among_like = fitted(y, claims, part, random_rows(1.0, 1.0, 1.0, n)).lean
+    leans = [fitted(y, claims, part, random_rows(1.0, 0.1, error, n)).lean for error in (0.5, 3.0)]
+    assert among_like > leans[0] > leans[1]
+    assert leans[1] < (-1 if n >= 50 else -0.3)
+    said = fitted(y, claims, part, random_rows(1.0, 0.1, 3.0, n), edge=-np.inf).lean  # queries will not be like these
+    assert said == fitted(y, claims, part, random_rows(1.0, 0.1, 0.5, n), edge=-np.inf).lean
 
 
 def test_no_law_is_narrower_than_judges_have_seen(rng):
@@ -88,11 +108,11 @@ def test_parts_that_differ_make_it_wider(rng):
 
 def test_judges_like_the_queries_are_covered_as_asked(rng):
     y, claims, part = judged(rng, error=2.0, near_error=0.5)
-    law = fit_mixture(-np.inf, y, claims, part, np.zeros(2))(claims)
+    law = fitted(y, claims, part, random_rows(1.0, 1.0, 1.0), edge=-np.inf)(claims)
     assert abs(metrics.coverage(y, law, 0.9) - 0.9) < 0.002
 
 
 def test_few_judges_beyond_the_edge_are_not_alone_believed(rng):
     y, claims, part = judged(rng)
-    mixture = fit_mixture(10.0, y, claims, part, np.array([10.0, 0.0]))
+    mixture = fitted(y, claims, part, random_rows(np.exp(10.0), 1.0, 1.0), edge=10.0)
     assert all(np.isfinite(part).all() for part in (mixture.near, mixture.members, mixture.lowest))

@@ -19,6 +19,7 @@ from gpnn.engines import Engine, Noise
 from gpnn.engines.index import NeighborIndex
 from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, one_blas_thread, progress_bar
+from gpnn.stages.holdout import Rows
 from gpnn.stages.mixing import Claims, Mixture
 from gpnn.stages.near import Answer, Near
 from gpnn.stages.rims import LEVELS, Rim
@@ -79,11 +80,12 @@ class Member:
     y: Array
     noise: Noise | None = None
 
-    def law(self, engine: Engine, Z: Array) -> Prediction:
+    def law(self, engine: Engine, Z: Array, own: Rows | None = None) -> Prediction:
+        """own (q,): the number of each query among the rows, which it is not predicted from; −1 for none."""
         X_star = np.clip(Z / self.lengthscale, -FARTHEST, FARTHEST).astype(np.float32)
         params = Hyperparameters(1.0, self.kernel_variance, self.noise_variance)
         size = np.array([min(NEIGHBORS, len(self.y))])
-        found = self.held_by(engine).path(X_star, size, get_kernel(self.kernel), params, None, 0)
+        found = self.held_by(engine).path(X_star, size, get_kernel(self.kernel), params, own, 0)
         return Prediction(found.mean[:, 0], found.variance[:, 0])
 
     def held_by(self, engine: Engine) -> Engine:
@@ -135,12 +137,18 @@ class Far:
         return replace(law, variance=variance)
 
     def claims(self, engine: Engine, X: Array, near: Prediction, claimed: Array) -> Claims:
-        Z = self.whitener.transform(X)
-        laws = [member.law(engine, Z) for member in self.members]
-        means, variances = ([getattr(law, name) for law in laws] for name in ("mean", "variance"))
-        members = Prediction(np.mean(means, axis=0) + self.trend(Z), np.mean(variances, axis=0))
-        # Where they differ, their metrics do: none has seen the like.
-        return Claims(near, claimed, members, np.var(means, axis=0))
+        return claims_of(self.members, self.trend, engine, self.whitener.transform(X), near, claimed)
+
+
+def claims_of(
+    members: list[Member], trend: Trend, engine: Engine, Z: Array, near: Prediction, claimed: Array, own=None
+) -> Claims:
+    """Of rows Z (q, d) in the members' whitened units; own: see `Member.law`."""
+    laws = [member.law(engine, Z, own) for member in members]
+    means, variances = ([getattr(law, name) for law in laws] for name in ("mean", "variance"))
+    together = Prediction(np.mean(means, axis=0) + trend(Z), np.mean(variances, axis=0))
+    # Where they differ, their metrics do: none has seen the like.
+    return Claims(near, claimed, together, np.var(means, axis=0))
 
 
 def warn_of_queries_outside(support: Array | None) -> None:

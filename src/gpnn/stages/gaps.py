@@ -21,10 +21,10 @@ from gpnn.engines import Engine, Learner, Neighborhoods, Noise, Probes
 from gpnn.engines.parallel import in_parallel
 from gpnn.stages.calibration import fit_calibration
 from gpnn.stages.candidates import score
-from gpnn.stages.far import LEVELS, NEIGHBORS, OUTSIDE, Far, Member, Trend
+from gpnn.stages.far import LEVELS, NEIGHBORS, OUTSIDE, Far, Member, Trend, claims_of
 from gpnn.stages.hiding import Fold, Groups, Hiding, Mask, Rows, Slabs, Times, nearest_seen
 from gpnn.stages.judges import Verdict
-from gpnn.stages.mixing import Claims, fit_mixture
+from gpnn.stages.mixing import Claims, Judges, fit_mixture
 from gpnn.stages.near import Near
 from gpnn.stages.refinement import refine
 from gpnn.stages.rims import Rim, learn_rim
@@ -87,14 +87,16 @@ def learn_far(
     kernels = (_KERNELS[k % 2] for k in range(1, 1 + len(more)))
     others = [partial(sample.judged, fold, kernel, with_trend) for fold, kernel in zip(more, kernels, strict=True)]
     judged = judged[with_trend : with_trend + 1] + in_turn(others, (at_rims,))
-    outside = np.argsort(claimed)[-max(_FEWEST_OUTSIDE, round(OUTSIDE * len(claimed))) :]
-    law = verdict.law[outside]
-    squared = np.mean((y[verdict.rows[outside]] - law.mean) ** 2 - (law.variance - law.own))
-    common = np.log([float(np.median(claimed[outside])), max(float(squared), 1e-300)])
     part = np.concatenate([one.part + number * 2**32 for number, one in enumerate(judged)])
-    mixture = fit_mixture(edge, np.concatenate([one.y for one in judged]), _joined(judged), part, common)
     trend = sample.trend(np.arange(n_learned), with_trend)
     members = [sample.member(one, trend, seed) for one, seed in zip(judged, seeds, strict=True)]
+    outside = np.argsort(claimed)[-max(_FEWEST_OUTSIDE, round(OUTSIDE * len(claimed))) :]
+    own = np.full(n, -1)
+    own[rows[:n_learned]] = np.arange(n_learned)
+    at = verdict.rows[outside]
+    said = claims_of(members, trend, engine, whitener.transform(X[at]), verdict.law[outside], claimed[outside], own[at])
+    in_gaps = Judges(np.concatenate([one.y for one in judged]), _joined(judged))
+    mixture = fit_mixture(edge, in_gaps, part, Judges(y[at], said))
     return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS), rows[:n_learned], *rims)
 
 

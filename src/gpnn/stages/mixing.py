@@ -20,6 +20,7 @@ _RAMP = np.log(1.5)  # of the claimed variance, from the edge of the support to 
 _FEWEST = 100  # judges that tell something
 _LOWEST = 0.2  # of the judges had less variance claimed for them: less than that is not believed either
 _STIFF, _STIFF_LEAN = 1.0, 0.05  # what a change of one in a slope must gain for each judge: they are of few parts
+_RANDOM, _ENOUGH = 0.5, 50  # what random rows count for beside judges from gaps where laws are weighed, if so many
 _SHRUNK = 0.8  # correlations, which differ from part to part
 _MOST = 50.0  # a logarithm
 
@@ -79,10 +80,12 @@ class Mixture:
         return np.clip((np.log(claimed) - self.edge) / _RAMP, 0, 1)
 
     def _weight_of(self, claimed: Array, near_error: Array, error: Array) -> Array:
+        return _best_weight(self._log_ratio(claimed, near_error, error) + self.lean, self.correlation)
+
+    def _log_ratio(self, claimed: Array, near_error: Array, error: Array) -> Array:
         reach = self.lowest[0] - self.common[0]
         between = np.clip((self.lowest[0] - claimed) / reach, 0, 1) if reach > 0 else 0.0
-        near_error = near_error + between * (self.common[1] - near_error)
-        return _best_weight(near_error - error + self.lean, self.correlation)
+        return near_error + between * (self.common[1] - near_error) - error
 
     def _errors(self, claims: Claims) -> tuple[Array, Array]:
         near, members = _terms(claims)
@@ -103,22 +106,49 @@ def _line(slopes: Array, terms: list[Array]) -> Array:
     return np.clip(sum(slope * term for slope, term in zip(slopes, terms, strict=True)), -_MOST, _MOST)
 
 
-def fit_mixture(edge: float, y: Array, claims: Claims, part: Array, common: Array) -> Mixture:
-    """From judges' outcomes y (n,), with the part of the table that was out of sight with each."""
-    beyond = np.flatnonzero(np.log(claims.claimed) > edge)
+@dataclass(frozen=True)
+class Judges:
+    """Outcomes (n,), and what was said of them."""
+
+    y: Array
+    claims: Claims
+
+    def __getitem__(self, chosen) -> Judges:
+        return Judges(self.y[chosen], self.claims[chosen])
+
+    @property
+    def errors(self) -> tuple[Array, Array]:
+        """Of the local process, and of the members."""
+        return self.y - self.claims.near.mean, self.y - self.claims.members.mean
+
+
+def fit_mixture(edge: float, judges: Judges, part: Array, random: Judges) -> Mixture:
+    """From judges in gaps, with the part of the table that was out of sight with each; and random rows, those for which
+    the local process claims most."""
+    beyond = np.flatnonzero(np.log(judges.claims.claimed) > edge)
     if len(beyond) < _FEWEST:  # the local process is as sure in gaps as it is elsewhere
-        beyond = np.argsort(claims.claimed)[-_FEWEST:]
-    y, claims, part = y[beyond], claims[beyond], part[beyond]
+        beyond = np.argsort(judges.claims.claimed)[-_FEWEST:]
+    judges, part = judges[beyond], part[beyond]
+    y, claims = judges.y, judges.claims
     near, members = _terms(claims)
     lowest = np.quantile([near[1], members[1]], _LOWEST, axis=1)
-    errors = y - claims.near.mean, y - claims.members.mean
+    near_errors, errors = judges.errors
     known = claims.near.variance - claims.near.own
-    lines = _log_squares(errors[0], near, (1.0, 0.5), known), _log_squares(errors[1], members, (1.0,), known)
-    mixture = Mixture(-np.inf, *lines, 0.0, 0.0, lowest, common)
-    correlation, lean = _lean(*errors, *mixture._errors(claims))
-    mixture = replace(mixture, correlation=correlation, lean=lean)
-    widening = _widening(metrics.z_squared(y, mixture(claims)), part, foreseen=edge == -np.inf)
-    return replace(mixture, edge=edge, widening=widening)
+    lines = _log_squares(near_errors, near, (1.0, 0.5), known), _log_squares(errors, members, (1.0,), known)
+    mixture = Mixture(edge, *lines, 0.0, 0.0, lowest, _of_random(random))
+    foreseen = edge == -np.inf
+    share = 0.0 if foreseen else _RANDOM * min(1.0, len(random.y) / _ENOUGH)
+    mixture = replace(mixture, correlation=_correlation(mixture, judges))
+    mixture = replace(mixture, lean=_lean(mixture, ((1 - share, judges), (share, random))))
+    widening = _widening(metrics.z_squared(y, replace(mixture, edge=-np.inf)(claims)), part, foreseen)
+    return replace(mixture, widening=widening)
+
+
+def _of_random(random: Judges) -> Array:
+    """`Mixture.common`."""
+    near = random.claims.near
+    squared = float(np.mean((random.y - near.mean) ** 2 - (near.variance - near.own)))
+    return np.log([float(np.median(random.claims.claimed)), max(squared, 1e-300)])
 
 
 def _log_squares(error: Array, columns: list[Array], slopes: Sequence[float], known: Array) -> Array:
@@ -147,17 +177,30 @@ def _best_weight(log_ratio: Array, correlation: float) -> Array:
     return np.clip((1 - correlation * ratio) / (1 + ratio**2 - 2 * correlation * ratio), 0, 1)
 
 
-def _lean(near: Array, members: Array, log_near: Array, log_members: Array) -> tuple[float, float]:
-    """The correlation of the errors, and a lean by which their weighted sum is smallest on the judges."""
-    standard = near * np.exp(-0.5 * log_near), members * np.exp(-0.5 * log_members)
-    correlation = _SHRUNK * float(np.clip(np.nan_to_num(np.corrcoef(*standard)[0, 1]), 0, 1))
-    scale = np.mean(np.minimum(near**2, members**2)) + 1e-300
+def _correlation(mixture: Mixture, judges: Judges) -> float:
+    pairs = zip(judges.errors, mixture._errors(judges.claims), strict=True)
+    standard = [error * np.exp(-0.5 * log_square) for error, log_square in pairs]
+    return _SHRUNK * float(np.clip(np.nan_to_num(np.corrcoef(*standard)[0, 1]), 0, 1))
+
+
+def _lean(mixture: Mixture, shares: Sequence[tuple[float, Judges]]) -> float:
+    """By which the weighted sum errs least, beside the better of the two answers to each; over judges of several kinds,
+    with what these count for."""
+    counted = []
+    for share, judges in shares:
+        near, members = judges.errors
+        ratio = mixture._log_ratio(np.log(judges.claims.claimed), *mixture._errors(judges.claims))
+        scale = np.mean(np.minimum(near**2, members**2)) + 1e-300
+        counted.append((share / scale, near, members, ratio))
 
     def loss(lean: Array) -> float:
-        error = near + (members - near) * _best_weight(log_near - log_members + lean[0], correlation)
-        return float(np.mean(error**2) / scale + _STIFF_LEAN * lean[0] ** 2)
+        total = _STIFF_LEAN * lean[0] ** 2
+        for per_square, near, members, ratio in counted:
+            error = near + (members - near) * _best_weight(ratio + lean[0], mixture.correlation)
+            total += per_square * np.mean(error**2)
+        return float(total)
 
-    return correlation, float(minimize(loss, np.zeros(1), bounds=[(-4, 4)], method="L-BFGS-B").x[0])
+    return float(minimize(loss, np.zeros(1), bounds=[(-4, 4)], method="L-BFGS-B").x[0])
 
 
 def _widening(z_squared: Array, part: Array, foreseen: bool) -> float:
