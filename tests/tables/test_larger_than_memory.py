@@ -126,9 +126,7 @@ def test_groups_of_rows_to_come_in_a_stream(folder, whole, tmp_path, few_steps):
     for k in range(3):
         labelled[300 * k : 300 * (k + 1)].to_parquet(folder / f"part{k}.parquet")
     said = {"group": "shop", "ignore": ["street"]}
-    TableModel.fit(
-        folder, "price", memory="1GiB", out=tmp_path / "m.gpnn", regressor=GPnnRegressor(**settings), **said
-    )
+    TableModel.fit(folder, "price", memory="1GiB", out=tmp_path / "m.gpnn", regressor=GPnnRegressor(**settings), **said)
     streamed = TableModel.load(tmp_path / "m.gpnn")
     in_memory = TableModel.fit(folder, "price", regressor=GPnnRegressor(**settings), **said)
     assert (streamed.group, "shop" in streamed.encoder.inputs) == ("shop", False)
