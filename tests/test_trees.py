@@ -89,6 +89,56 @@ def test_trees_that_lead_astray_are_refused(fitted, tmp_path, part, value):
         broken.save(tmp_path / "model.gpnn")
 
 
+@pytest.fixture(scope="module")
+def uneven():
+    """Noise that is four times as large in stripes, narrower than neighbourhoods are wide."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, size=(6000, 3))
+    std = np.where(np.floor(4 * X[:, 0]) % 2 > 0, 0.6, 0.15)
+    y = np.sin(3 * X[:, 2]) + std * rng.normal(size=len(X))
+    return clone(SETTINGS).set_params(calibration_size="auto").fit(X[:4000], y[:4000]), X, y, std
+
+
+def test_a_say_in_widths(uneven, tmp_path):
+    model, X, y, std = uneven
+    told = model.fit_report_["widths"]
+    assert told["kept"]
+    assert told["gain"] > 2 * told["gain_standard_error"]
+    new, wide = X[4000:], std[4000:] > 0.5
+    without = copy.copy(model)
+    without._widths = None
+
+    def off(one):
+        """How far from 0.9 the part is that is covered worse."""
+        lower, upper = one.predict_interval(new, coverage=0.9)
+        inside = (lower <= y[4000:]) & (y[4000:] <= upper)
+        return max(abs(np.mean(inside[part]) - 0.9) for part in (wide, ~wide))
+
+    assert off(model) < min(0.1, 0.7 * off(without))
+    np.testing.assert_array_equal(without.predict(new), model.predict(new))
+    assert model.evaluate(new, y[4000:])["nll"] < without.evaluate(new, y[4000:])["nll"] - 0.02
+    model.save(tmp_path / "model.gpnn")
+    law, loaded = (one.predict_distribution(new) for one in (model, GPnnRegressor.load(tmp_path / "model.gpnn")))
+    np.testing.assert_array_equal(loaded.variance, law.variance)
+    by_one = model.predict_distribution(new[:1])
+    assert (by_one.mean[0], by_one.variance[0]) == (law.mean[0], law.variance[0])
+
+
+def test_widths_that_lead_astray_are_refused(uneven, tmp_path):
+    broken, forest = copy.copy(uneven[0]), uneven[0]._widths.forest
+    column = np.where(np.arange(len(forest.column)) == 0, 5, forest.column)  # of the law's two and three of the table
+    broken._widths = replace(broken._widths, forest=replace(forest, column=column.astype(np.int32)))
+    with pytest.raises(InvalidInputError, match="columns"):
+        broken.save(tmp_path / "model.gpnn")
+
+
+def test_no_widths_beside_one_alpha(uneven):
+    model, X, y, _ = uneven
+    one = clone(model).set_params(calibration="global").fit(X[:3000], y[:3000])
+    assert one._widths is None
+    assert "widths" not in one.fit_report_
+
+
 def test_a_line_for_other_columns_is_refused(fitted, tmp_path):
     broken, line = copy.copy(fitted), Linear(np.zeros(3), np.zeros(3))
     broken._trees = replace(fitted._trees, forest=replace(fitted._trees.forest, line=line))

@@ -69,17 +69,27 @@ def blurred(X):
 def test_kept_where_judges_gain(steps):
     found, told = learned(*steps, blurred(steps[0]), 0.35)
     assert told["kept"]
-    trees, residuals = found
-    assert told["weight"] == trees.weight > 0.3
+    assert told["weight"] == found.trees.weight > 0.3
     assert told["rmse"] < 1
     assert told["gain"] > 2 * told["gain_standard_error"]
-    assert len(residuals) == 1200  # a fifth of all rows: from these no tree learned
+    assert len(found.residuals) == len(found.some) == 1200  # a fifth of all rows: from these no tree learned
+
+
+def test_laws_of_judges_are_by_trees_that_had_not_seen_them(steps):
+    """Those that answer queries have grown from all rows since, and are closer to these judges than to new rows."""
+    X, y = steps
+    found, _ = learned(X, y, blurred(X), 0.35)
+    rows = np.arange(0, 6000, 4)[found.some]
+    before = Prediction(blurred(X)[rows], np.full(len(rows), 0.35**2))
+    now = found.trees.beside(before, X[rows])
+    assert np.mean((y[rows] - now.mean) ** 2) < 0.9 * np.mean((y[rows] - found.law.mean) ** 2)
+    assert np.mean((y[rows] - found.law.mean) ** 2 / found.law.variance) == pytest.approx(1, abs=0.1)
 
 
 def test_residuals_are_those_of_the_law_with_them():
     """Four tables: of one, the few rows between two thresholds decide the mean."""
     found = [learned(X, y, blurred(X), 0.35)[0] for X, y in map(jumps, range(4))]
-    assert np.mean([residuals**2 for _, residuals in found]) == pytest.approx(1, abs=0.1)
+    assert np.mean([one.residuals**2 for one in found]) == pytest.approx(1, abs=0.1)
 
 
 def test_not_kept_where_the_process_is_right(steps):
@@ -100,9 +110,11 @@ def test_few_trees_say_where_more_are_hopeless(steps):
 
 def test_once_judged_they_grow_from_the_judges_rows_too(steps, monkeypatch):
     X, y = steps
-    (trees, _), told = learned(X, y, blurred(X), 0.35)
+    found, told = learned(X, y, blurred(X), 0.35)
+    trees = found.trees
     monkeypatch.setattr("gpnn.stages.trees._most_rows", lambda columns: 4800)  # all but the judges: there are no more
-    (judged, _), told_of_judged = learned(X, y, blurred(X), 0.35)
+    found, told_of_judged = learned(X, y, blurred(X), 0.35)
+    judged = found.trees
     assert len(judged.forest.roots) == told_of_judged["trees"]
     assert len(trees.forest.roots) == 2 * round(1.25 * told["trees"])
     new, outcome = jumps(5)
@@ -150,12 +162,12 @@ def test_where_every_row_is_a_judge_each_hears_those_that_grew_without_it(steps)
     X, y = (of[:1200] for of in steps)
     told, rows = {}, np.arange(1200)
     process = Prediction(blurred(X), np.full(1200, 0.35**2))
-    trees, residuals = learn_trees(X, y, rows, process, True, 2, np.random.default_rng(0), told, None)
+    found = learn_trees(X, y, rows, process, True, 2, np.random.default_rng(0), told, None)
     assert told["kept"]
-    assert len(residuals) == 1200
+    assert len(found.residuals) == 1200
     new, outcome = jumps(5)
     alone = Prediction(blurred(new), np.full(6000, 0.35**2))
-    together = trees.beside(alone, new)
+    together = found.trees.beside(alone, new)
     errors = [np.sqrt(np.mean((law.mean - outcome) ** 2)) for law in (alone, together)]
     assert errors[1] < 0.7 * errors[0]
     noise = np.random.default_rng(1).normal(size=1200)  # which trees that had seen a row would know
@@ -204,7 +216,7 @@ def on_a_slope(n, jump):
     rows = np.arange(0, n, 4) if n > 2000 else np.arange(n)
     law = Prediction(0.1 * truth(X[rows]), np.full(len(rows), 2.0))
     few = few_trees(X, y, rows) if n > 2000 else None
-    found, _ = learn_trees(X, y, rows, law, True, 2, np.random.default_rng(0), told, few)
+    found = learn_trees(X, y, rows, law, True, 2, np.random.default_rng(0), told, few).trees
     return found, told, (X, y), (new, truth(new))
 
 

@@ -50,13 +50,14 @@ from gpnn.stages.trees import Trees
 from gpnn.stages.validation import check_settings
 from gpnn.stages.weighing import Weighing
 from gpnn.stages.whitening import Ranks, Whitener
+from gpnn.stages.widths import Widths
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Hyperparameters, Whitener, Ranks, Rows, KDTree, Flat, IVF, LocalScale, Shape, Constant, Linear, Far, Member,
         Mixture, Rim, Trend, Noise, Recent, TargetScale, Broad, Ensemble, Companion, Weighing,
-        Trees, Forest,
+        Trees, Forest, Widths,
     )
 }  # fmt: skip
 """All that a file may name."""
@@ -89,6 +90,7 @@ _LATER: dict[str, Any] = {
     "_ranges": Array | None,
     "_ensemble": Ensemble | None,
     "_trees": Trees | None,
+    "_widths": Widths | None,
 }
 _BEFORE = {
     "_far": None,
@@ -102,6 +104,7 @@ _BEFORE = {
     "_ranges": None,
     "_ensemble": None,
     "_trees": None,
+    "_widths": None,
 }
 """Files of earlier versions are without these; what their models do instead."""
 
@@ -434,6 +437,8 @@ def _check_sizes(model: GPnnRegressor) -> None:
         _check_ensemble(model._ensemble, d)
     if model._trees is not None:
         _check_trees(model._trees, model.n_features_in_)
+    if model._widths is not None:
+        _check_forest(model._widths.forest, model.n_features_in_ + 2)
 
 
 def _check_metric(whitener: Whitener, kernel: str, params: Hyperparameters, d: int) -> None:
@@ -530,10 +535,16 @@ def _seeing_all_columns(trees: object, seen: object) -> Trees:
 
 
 def _check_trees(trees: Trees, d: int) -> None:
+    if trees.weighing.weights.shape != (2,):
+        raise ValueError(f"weights {trees.weighing.weights.shape} of trees beside the process")
+    _check_forest(trees.forest, d)
+
+
+def _check_forest(forest: Forest, d: int) -> None:
     """Every way from a root ends in a leaf."""
-    forest, n = trees.forest, len(trees.forest.column)
+    n = len(forest.column)
     parts = {part.shape for part in (forest.column, forest.value, forest.left)}
-    if parts != {(n,)} or trees.weighing.weights.shape != (2,) or forest.roots.ndim != 1:
+    if parts != {(n,)} or forest.roots.ndim != 1:
         raise ValueError(f"trees in parts of {parts}")
     inner = np.flatnonzero(forest.column >= 0)
     left = forest.left[inner]

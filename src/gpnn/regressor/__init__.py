@@ -30,7 +30,7 @@ from gpnn.regressor.scaling import Scaling
 from gpnn.regressor.screened import Screened
 from gpnn.regressor.streaming import Streaming
 from gpnn.regressor.targets import SeveralTargets, same_rows, several
-from gpnn.regressor.trees import BesideTrees
+from gpnn.regressor.trees import BESIDE, BesideTrees
 from gpnn.stages.calibration import LocalScale
 from gpnn.stages.candidates import score
 from gpnn.stages.drift import factors_to_come
@@ -212,7 +212,7 @@ class GPnnRegressor(
         noise, in units of y², beside what is learned. sample_weight (n,): a row of weight w is as w rows in its place
         with the same y, its learned noise 1/w of others'. None of these is an input.
         """
-        for name in ("fit_report_", "recalibration_", "_ensemble", "_trees"):  # not fitted until this fit is complete
+        for name in ("fit_report_", "recalibration_", "_ensemble", *BESIDE):  # not fitted until this fit is complete
             self.__dict__.pop(name, None)
         check_settings(self)
         if (targets := several(y)) is not None:
@@ -283,7 +283,7 @@ class GPnnRegressor(
                 verdict = self._learn_ensemble(leading, X, y, holdout, verdict, engine, rng, report, noise)
                 trees = self._learn_trees(table, y, verdict, few, for_trees, report)
         with report.stage("trees"):
-            self._take_trees(trees() if ask_trees else None, for_trees, report)
+            self._take_trees(trees() if ask_trees else None, table, y, verdict, for_trees, report)
         if len(holdout.hidden) and self.return_rows:
             with report.stage("return rows"):
                 self._return_rows_to_ensemble(X, y, engine, rng, noise)
@@ -479,7 +479,7 @@ class GPnnRegressor(
         """What `_law` gives, of y on the scale that was learned."""
         table, X = X, self._used(X)
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
-        settings = self._bar("predict"), known, self._trees, table
+        settings = self._bar("predict"), known, self._beside(), table
         law, jitter = answer(near or self._answering(), self._far, engine, X, *settings)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 

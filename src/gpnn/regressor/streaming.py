@@ -25,6 +25,7 @@ from gpnn.common.provenance import FitReport, peak_memory
 from gpnn.common.types import Array
 from gpnn.engines import make_engine
 from gpnn.engines.parallel import progress_bar
+from gpnn.regressor.trees import BESIDE
 from gpnn.stages.hiding import check_queries_to_come
 from gpnn.stages.judges import MOST_JUDGES, SIZES, Judges, Verdict
 from gpnn.stages.mean import add_mean
@@ -164,7 +165,7 @@ class Streaming:
     # --- the stages, which a cluster goes through too -----------------------------------------------------------------
 
     def _begin_stream(self: Any, halo: float = 0.0) -> None:
-        for name in ("fit_report_", "recalibration_", "targets_", "feature_names_in_", "_ensemble", "_trees"):
+        for name in ("fit_report_", "recalibration_", "targets_", "feature_names_in_", "_ensemble", *BESIDE):
             self.__dict__.pop(name, None)
         check_settings(self)
         self._refuse_to_ensemble("from shards")
@@ -315,7 +316,7 @@ class Streaming:
             if self._ask_trees(queries, None):
                 few = self._grow_few(table, self.whitener_.transform_y(rest), np.arange(len(judges), len(table)))
                 found = self._learn_trees(table, rest, verdict, few, own_rng, report)()
-            self._take_trees(found, own_rng, report)
+            self._take_trees(found, table, rest, verdict, own_rng, report)
         self._number_in_table(both.numbers)
 
     def _verdict(self: Any, engine, both: Drawn, rest: Array, n_neighbors: int, n_judges: int, rng, report) -> Verdict:

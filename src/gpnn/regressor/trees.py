@@ -1,4 +1,4 @@
-"""Boosted trees that have a say where judges gain by it: `trees=`."""
+"""Boosted trees that have a say in means and widths where judges gain by it: `trees=`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from gpnn.stages.few import FEW
 from gpnn.stages.holdout import Rows
 from gpnn.stages.judges import Verdict
 from gpnn.stages.shapes import fit_shape
-from gpnn.stages.trees import Few, Trees, grow_few, learn_trees
+from gpnn.stages.trees import Few, Learned, Trees, grow_few, learn_trees
+from gpnn.stages.widths import Beside, Widths, learn_widths
 
-Found = tuple[Trees, Array] | None
-"""By `learn_trees`."""
+BESIDE = ("_trees", "_widths")
+"""Of what a fit leaves: not there until it is complete."""
 
 
 class BesideTrees:
     trees: bool
     _trees: Trees | None = None
+    _widths: Widths | None = None
     """None: the process answers by itself."""
+
+    def _beside(self) -> Beside:
+        return Beside(self._trees, self._widths)
 
     def _ask_trees(self: Any, queries: object, noise: Noise | None) -> bool:
         """Whether they may have a say."""
@@ -39,7 +44,7 @@ class BesideTrees:
     def _learn_trees(
         self: Any, X: Array, y: Array, verdict: Verdict, few: Callable[[], Few] | None, rng: np.random.Generator,
         report: dict,
-    ) -> Callable[[], Found]:  # fmt: skip
+    ) -> Callable[[], Learned | None]:  # fmt: skip
         """verdict: of all others that answer."""
         if "candidates" not in report:
             return lambda: None
@@ -47,9 +52,20 @@ class BesideTrees:
         y, local = self.whitener_.transform_y(y), self.calibration == "local"
         return partial(learn_trees, X, y, verdict.rows, verdict.law, local, self.n_jobs, rng, told, few)
 
-    def _take_trees(self: Any, found: Found, rng: np.random.Generator, report: dict) -> None:
-        """_trees, if judges gain by them, and the shape of errors with them."""
-        self._trees = None
+    def _take_trees(
+        self: Any, found: Learned | None, X: Array, y: Array, verdict: Verdict, rng: np.random.Generator, report: dict
+    ) -> None:
+        """_trees and _widths, if judges gain by them, and the shape of errors with them. X, y: the whole table."""
+        self._trees = self._widths = None
+        rows, law = verdict.rows, verdict.law
         if found is not None:
-            self._trees, residuals = found
+            self._trees, residuals, some, law = found
+            rows = rows[some]
+            self.shape_, report["shapes"] = fit_shape(residuals, rng)
+        if "trees" not in report or self.calibration != "local":
+            return
+        told = report["widths"] = {}
+        wider = learn_widths(X[rows], self.whitener_.transform_y(y[rows]), law, self.n_jobs, rng.spawn(1)[0], told)
+        if wider is not None:
+            self._widths, residuals = wider
             self.shape_, report["shapes"] = fit_shape(residuals, rng)

@@ -97,7 +97,7 @@ class Calibration:
 def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibration:
     """The one that gives held-out rows the lowest NLL; what does not help by more than noise stays out."""
     squared_errors = (y - law.mean) ** 2
-    surprised = _SURPRISED * min(1.0, _ENOUGH / len(y)) * float(np.mean(squared_errors))
+    surprised = surprise_in(squared_errors)
     m = innovations.shape[1]
     scales: list[tuple[LocalScale | None, Array]] = [(None, law.own)]
     for k in [k for k in _NEIGHBORS if k < m] + [m] * (m > 1):
@@ -124,6 +124,11 @@ def fit_calibration(y: Array, law: Prediction, innovations: Array) -> Calibratio
             best, best_loss = Calibration(alpha, alpha * floor, scale), losses[at]
     _checked(best.alpha)
     return best
+
+
+def surprise_in(squared_errors: Array) -> float:
+    """What each row's squared error is taken to be more than it was, since held-out rows may have been lucky."""
+    return _SURPRISED * min(1.0, _ENOUGH / len(squared_errors)) * float(np.mean(squared_errors))
 
 
 def factor_beside(squared_errors: Array, variance: Array, known: Array) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from gpnn.stages.holdout import Rows
 from gpnn.stages.mean import Linear
 
 _MOST_BINS, _BINNED = 255, 20_000  # of a column; rows that say where they end
-_FEWEST_IN_LEAF = 20
 _HELD = 10  # one row in so many says when to stop
 _BLOCK = 4096
 
@@ -45,6 +44,10 @@ class Forest:
         value = np.where(column < 0, value / len(forests), value)
         return cls(float(np.mean([one.base for one in forests])), roots, column, value, left, forests[0].line)
 
+    def first(self, n_trees: int) -> Forest:
+        """Before the others grew."""
+        return replace(self, roots=self.roots[:n_trees])
+
     def __call__(self, X: Array, n_jobs: int | None = None) -> Array:
         """What they say of rows X (q, d)."""
         from gpnn.engines.compiled.trees import add_trees  # numba comes with it: not before it is needed
@@ -64,8 +67,9 @@ class Forest:
 class Growth:
     """How trees are grown: how many, how much of what is left each may explain, their leaves; after how many in a row
     that gained nothing on rows held out no more are grown (0: none are held out, and all are grown); how many columns
-    each tree sees, half of them the first ones and the others drawn at random (0: all); and among what share of these
-    each split is chosen."""
+    each tree sees, half of them the first ones and the others drawn at random (0: all); among what share of these
+    each split is chosen; the fewest rows in a leaf; and whether y are squares, of whose expectation trees say the
+    logarithm."""
 
     n_trees: int
     rate: float
@@ -73,6 +77,8 @@ class Growth:
     patience: int = 0
     seen: int = 0
     tried: float = 1.0
+    least_rows: int = 20
+    squares: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,14 +131,15 @@ class Binned:
         n_held = len(rows) // _HELD if how.patience else 0
         rows = rng.permutation(rows).astype(np.int32)
         held, learned = np.sort(rows[:n_held]), np.sort(rows[n_held:])
-        base, seen = float(np.mean(y[learned])), min(how.seen or d, d)
+        mean, seen = float(np.mean(y[learned])), min(how.seen or d, d)
+        base, rest = (float(np.log(mean)), y / mean) if how.squares else (mean, y - mean)
         n_nodes = how.n_trees * (2 * how.leaves - 1)
         roots = np.empty(how.n_trees, np.int32)
         column, place, left = np.empty((3, n_nodes), np.int32)
         value, gains = np.empty(n_nodes), np.zeros(d)
         n_trees, n_nodes = boost(
-            self.bins, self.first, y - base, learned, held, how.n_trees, how.rate, seen // 2, seen,
-            max(1, round(how.tried * seen)), how.leaves, _FEWEST_IN_LEAF, how.patience, int(rng.integers(2**31)),
+            self.bins, self.first, rest, how.squares, learned, held, how.n_trees, how.rate, seen // 2, seen,
+            max(1, round(how.tried * seen)), how.leaves, how.least_rows, how.patience, int(rng.integers(2**31)),
             roots, column, place, value, left, gains,
         )  # fmt: skip
         inner = np.flatnonzero(column[:n_nodes] >= 0)

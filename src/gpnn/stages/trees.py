@@ -118,6 +118,16 @@ def _strongest(table: Binned, y: Array) -> Columns:
     return np.argsort(-gains, kind="stable")[: max(np.count_nonzero(gains), 1)]
 
 
+class Learned(NamedTuple):
+    trees: Trees
+    residuals: Array
+    """Of the judges that were heard, standardised."""
+    some: Rows
+    """Places of these among all judges."""
+    law: Prediction
+    """Of them, with the say of trees that had not seen them."""
+
+
 class _Heard(NamedTuple):
     """What trees say of judges whom none of them has seen."""
 
@@ -143,8 +153,8 @@ def learn_trees(
     rng: np.random.Generator,
     told: dict,
     few: Callable[[], Few] | None,
-) -> tuple[Trees, Array] | None:
-    """Trees that judges gain by, and the standardised residuals that these have with them. rows: the numbers of the
+) -> Learned | None:
+    """Trees that judges gain by. rows: the numbers of the
     judges among X (n, d), y (n,), which is in whitened units; law: what the process says of them; few: `grow_few`,
     done or under way, or None where rows are so few that each of them is a judge; told: for the report."""
     told["kept"] = False
@@ -170,7 +180,7 @@ def learn_trees(
         return None
     if heard.table is None:
         assert heard.forest is not None
-        return Trees(heard.forest, weighing), trial.residuals
+        return Learned(Trees(heard.forest, weighing), trial.residuals, heard.some, weighing([law, own]))
     every, how = np.arange(len(X)), replace(heard.how, n_trees=round(_MORE * heard.how.n_trees))
     ground = _Ground.of(heard.table, X, y, every, heard.lined)
 
@@ -179,7 +189,7 @@ def learn_trees(
 
     n_forests = _FORESTS[len(heard.table.columns) > _SEEN]
     again = in_parallel([partial(grown, seed) for seed in range(1, 1 + n_forests)], rng, n_jobs)
-    return Trees(Forest.mean_of(again), weighing), trial.residuals
+    return Learned(Trees(Forest.mean_of(again), weighing), trial.residuals, heard.some, weighing([law, own]))
 
 
 def _aside(

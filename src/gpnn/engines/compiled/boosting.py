@@ -3,6 +3,8 @@
 A residual is rounded to a whole number of 2⁻²⁵ of the largest, and counted together with its row in one integer: the
 number of rows above, the sum of the residuals below, with room for 2¹⁸ of both. One addition serves both, sums are
 exact in any order, and of two sisters only the smaller one is counted: the other is what is left of their mother.
+
+Trees say y itself, or, of squares, the logarithm of what they are expected to be: the variance, by its likelihood.
 """
 
 import numpy as np
@@ -12,6 +14,7 @@ from gpnn.engines.compiled import inline, jit
 _PLACE = 44  # of the number of rows, above the bits of the sum
 _ROW, _HALF = 1 << _PLACE, 1 << _PLACE - 1
 _FINEST = 1 << 25
+_LEAST = 1e-3  # of the squares in a leaf, beside what was expected
 
 
 @inline
@@ -24,14 +27,32 @@ def _sum_in(counted):
     return counted - (_rows_in(counted) << _PLACE)
 
 
+@inline
+def _residual(y, said, squares):
+    """What the next tree is to say: how much y is more; of squares, the slope of their log-likelihood."""
+    return y * np.exp(-said) - 1.0 if squares else y - said
+
+
+@inline
+def _loss(y, said, squares):
+    return y * np.exp(-said) + said if squares else (y - said) ** 2
+
+
+@inline
+def _of_leaf(residual, squares):
+    """What is best for rows with that mean residual."""
+    return np.log(max(1.0 + residual, _LEAST)) if squares else residual
+
+
 @jit
 def boost(
-    bins, first, y, rows, held, n_trees, rate, n_strongest, n_seen, n_tried, most_leaves, least_rows, patience, seed,
-    roots, column, place, value, left, gains,
+    bins, first, y, squares, rows, held, n_trees, rate, n_strongest, n_seen, n_tried, most_leaves, least_rows,
+    patience, seed, roots, column, place, value, left, gains,
 ):  # fmt: skip
     """Grow trees one after another, each to the residuals of those before it.
 
-    bins (d, n): of each value; first (d + 1,): where a column's bins begin among all; rows, held: numbers of those to
+    bins (d, n): of each value; first (d + 1,): where a column's bins begin among all; squares: whether y is squares,
+    about 1 on average; rows, held: numbers of those to
     learn from, and of those that end it where none of the last `patience` trees gained anything; n_seen: columns that
     each tree sees, the first n_strongest and others drawn anew; n_tried: of these, columns that each split is chosen
     among, drawn anew. Fills roots (t,), and for each node its column (−1 for leaves), the
@@ -50,12 +71,12 @@ def boost(
     for tree in range(n_trees):
         largest = 0.0
         for i in rows:
-            largest = max(largest, abs(y[i] - said[i]))
+            largest = max(largest, abs(_residual(y[i], said[i], squares)))
         if largest == 0.0:
             break
         unit, whole = largest / _FINEST, 0
         for i in rows:
-            counted[i] = _ROW + int(np.rint((y[i] - said[i]) / unit))
+            counted[i] = _ROW + int(np.rint(_residual(y[i], said[i], squares) / unit))
             whole += counted[i]
         order[:] = rows
         if n_seen < len(bins):
@@ -102,7 +123,7 @@ def boost(
         for leaf in range(n_leaves):
             at = node[leaf]
             column[at], left[at] = -1, 0
-            value[at] = rate * unit * _sum_in(total[leaf]) / _rows_in(total[leaf])
+            value[at] = rate * _of_leaf(unit * _sum_in(total[leaf]) / _rows_in(total[leaf]), squares)
             for i in order[start[leaf] : stop[leaf]]:
                 said[i] += value[at]
         loss = 0.0
@@ -111,7 +132,7 @@ def boost(
             while column[at] >= 0:
                 at = left[at] + (bins[column[at], i] > place[at])
             said[i] += value[at]
-            loss += (y[i] - said[i]) ** 2
+            loss += _loss(y[i], said[i], squares)
         losses[tree], grown = loss, tree + 1
         if len(held) and tree >= patience and losses[tree + 1 - patience : tree + 1].min() >= losses[tree - patience]:
             break
