@@ -93,10 +93,10 @@ def test_trees_that_lead_astray_are_refused(fitted, tmp_path, part, value):
 def uneven():
     """Noise that is four times as large in stripes, narrower than neighbourhoods are wide."""
     rng = np.random.default_rng(2)
-    X = rng.uniform(-1, 1, size=(6000, 3))
+    X = rng.uniform(-1, 1, size=(12_000, 3))
     std = np.where(np.floor(4 * X[:, 0]) % 2 > 0, 0.6, 0.15)
     y = np.sin(3 * X[:, 2]) + std * rng.normal(size=len(X))
-    return clone(SETTINGS).set_params(calibration_size="auto").fit(X[:4000], y[:4000]), X, y, std
+    return clone(SETTINGS).set_params(calibration_size="auto").fit(X[:8000], y[:8000]), X, y, std
 
 
 def test_a_say_in_widths(uneven, tmp_path):
@@ -104,19 +104,21 @@ def test_a_say_in_widths(uneven, tmp_path):
     told = model.fit_report_["widths"]
     assert told["kept"]
     assert told["gain"] > 2 * told["gain_standard_error"]
-    new, wide = X[4000:], std[4000:] > 0.5
+    new, wide = X[8000:], std[8000:] > 0.5
     without = copy.copy(model)
     without._widths = None
 
     def off(one):
         """How far from 0.9 the part is that is covered worse."""
         lower, upper = one.predict_interval(new, coverage=0.9)
-        inside = (lower <= y[4000:]) & (y[4000:] <= upper)
+        inside = (lower <= y[8000:]) & (y[8000:] <= upper)
         return max(abs(np.mean(inside[part]) - 0.9) for part in (wide, ~wide))
 
     assert off(model) < min(0.1, 0.7 * off(without))
     np.testing.assert_array_equal(without.predict(new), model.predict(new))
-    assert model.evaluate(new, y[4000:])["nll"] < without.evaluate(new, y[4000:])["nll"] - 0.02
+    assert model.evaluate(new, y[8000:])["nll"] < without.evaluate(new, y[8000:])["nll"] - 0.02
+    far = np.tile([9.0, 0.0, 0.0], (3, 1))  # beyond the support they have none
+    np.testing.assert_array_equal(without.predict_distribution(far).variance, model.predict_distribution(far).variance)
     model.save(tmp_path / "model.gpnn")
     law, loaded = (one.predict_distribution(new) for one in (model, GPnnRegressor.load(tmp_path / "model.gpnn")))
     np.testing.assert_array_equal(loaded.variance, law.variance)

@@ -6,9 +6,7 @@ import pytest
 from gpnn.common import metrics
 from gpnn.common.types import Prediction
 from gpnn.stages.forest import Binned, Growth
-from gpnn.stages.trees import Trees
-from gpnn.stages.weighing import Weighing
-from gpnn.stages.widths import Beside, Widths, learn_widths
+from gpnn.stages.widths import learn_widths
 
 HOW = Growth(75, 0.1, 8, least_rows=50, squares=True)
 
@@ -52,8 +50,7 @@ def test_kept_where_noise_differs_and_judges_see_it():
     assert np.mean(residuals**2) == pytest.approx(1, abs=0.05)
     X, y, std = noisy(seed=1)
     before = laws(len(X), np.sqrt(np.mean(y**2)))
-    after = found(before, X)
-    np.testing.assert_array_equal(after.mean, before.mean)
+    after = before.with_own(found(before, X) * before.own)
     assert metrics.nll(y, after) < metrics.nll(y, before) - 0.8 * told["gain"]
     assert metrics.nll(y, after) < np.mean(np.log(std)) + 0.5 * np.log(2 * np.pi * np.e) + 0.03  # the true law's
     for part in (std == 1, std > 1):
@@ -74,36 +71,6 @@ def test_the_same_whatever_the_threads():
     one, two = (learn_widths(X, y, laws(len(X), 1.0), jobs, np.random.default_rng(0), {})[0] for jobs in (1, 2))
     np.testing.assert_array_equal(one.forest.value, two.forest.value)
     law = laws(len(X), 1.0)
-    np.testing.assert_array_equal(one(law, X, n_jobs=2).variance, one(law, X, n_jobs=1).variance)
-    by_row = [one(law[k : k + 1], X[k : k + 1]).variance[0] for k in range(5)]
-    np.testing.assert_array_equal(by_row, one(law, X).variance[:5])
-
-
-def test_less_of_it_where_the_process_is_to_be_alone():
-    X, y, _ = noisy()
-    widths = Widths(Binned.of(np.c_[np.zeros((len(X), 2)), X]).grow(y**2, np.arange(len(X)), HOW, seed=0).forest)
-    law = laws(4, 2.0)
-    full = widths(law, X[:4])
-    some = widths(law, X[:4], np.array([0.0, 1.0, 0.5, 0.0]))
-    np.testing.assert_allclose(some.variance[:2], [full.variance[0], law.variance[1]])
-    assert some.variance[2] == pytest.approx(np.sqrt(full.variance[2] * law.variance[2]))
-
-
-def test_known_noise_is_not_theirs():
-    X, y, _ = noisy()
-    widths = Widths(Binned.of(np.c_[np.zeros((len(X), 2)), X]).grow(y**2, np.arange(len(X)), HOW, seed=0).forest)
-    law = laws(3, 1.0).with_noise(np.array([0.0, 1.0, 2.0]))
-    found = widths(law, X[:3])
-    np.testing.assert_allclose(found.variance - found.own, [0.0, 1.0, 2.0])
-
-
-def test_after_trees_have_had_their_say_in_means():
-    X, y, _ = noisy()
-    forest = Binned.of(X).grow(y, np.arange(len(X)), Growth(10, 0.1, 8), seed=0).forest
-    trees = Trees(forest, Weighing(np.array([0.5, 0.5])))
-    widths = Widths(Binned.of(np.c_[np.zeros((len(X), 2)), X]).grow(y**2, np.arange(len(X)), HOW, seed=0).forest)
-    law, X = laws(5, 1.0), X[:5]
-    both = Beside(trees, widths).law(law, X)
-    np.testing.assert_array_equal(both.mean, trees.beside(law, X).mean)
-    np.testing.assert_array_equal(both.variance, widths(trees.beside(law, X), X).variance)
-    assert Beside().law(law, X) is law
+    np.testing.assert_array_equal(one(law, X, n_jobs=2), one(law, X, n_jobs=1))
+    by_row = [one(law[k : k + 1], X[k : k + 1])[0] for k in range(5)]
+    np.testing.assert_array_equal(by_row, one(law, X)[:5])

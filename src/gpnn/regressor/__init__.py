@@ -479,7 +479,7 @@ class GPnnRegressor(
         """What `_law` gives, of y on the scale that was learned."""
         table, X = X, self._used(X)
         known = known_noise(known, len(X), self._typical_noise, self.whitener_.y_std)
-        settings = self._bar("predict"), known, self._beside(), table
+        settings = self._bar("predict"), known, self._trees, self._widths, table
         law, jitter = answer(near or self._answering(), self._far, engine, X, *settings)
         return self._in_units_of_y(X, rescaled(law, self._factors)), jitter
 

@@ -61,7 +61,7 @@ class Explaining:
             )
         y_std = self.whitener_.y_std
         found = explained(
-            self._near(), self._far, self._beside(), engine, X, table, self._numbered, y_std, self._row_means
+            self._near(), self._far, self._trees, engine, X, table, self._numbered, y_std, self._row_means
         )
         offset, level = found.offset + self.mean_.predict(X), constant or 0.0
         scale = self.target_scale_.kind

@@ -16,7 +16,7 @@ from gpnn.stages.holdout import Rows
 from gpnn.stages.judges import Verdict
 from gpnn.stages.shapes import fit_shape
 from gpnn.stages.trees import Few, Learned, Trees, grow_few, learn_trees
-from gpnn.stages.widths import Beside, Widths, learn_widths
+from gpnn.stages.widths import Widths, learn_widths
 
 BESIDE = ("_trees", "_widths")
 """Of what a fit leaves: not there until it is complete."""
@@ -27,9 +27,6 @@ class BesideTrees:
     _trees: Trees | None = None
     _widths: Widths | None = None
     """None: the process answers by itself."""
-
-    def _beside(self) -> Beside:
-        return Beside(self._trees, self._widths)
 
     def _ask_trees(self: Any, queries: object, noise: Noise | None) -> bool:
         """Whether they may have a say."""

@@ -20,8 +20,8 @@ from gpnn.engines.local import FARTHEST
 from gpnn.engines.parallel import blocks, for_each_block
 from gpnn.stages.far import NEIGHBORS, Far, Member
 from gpnn.stages.near import Near
+from gpnn.stages.trees import Trees
 from gpnn.stages.whitening import Whitener
-from gpnn.stages.widths import Beside
 
 Numbered = Callable[[NDArray], NDArray[np.int64]]
 
@@ -106,7 +106,7 @@ class PartialDependence:
 def explained(
     near: Near,
     far: Far | None,
-    beside: Beside,
+    trees: Trees | None,
     engine: Engine,
     X: Array,
     table: Array,
@@ -121,7 +121,7 @@ def explained(
     table, None for 0.
     """
     parts = [
-        _explained(near, far, beside, engine, X[part], table[part], numbered, y_std, means)
+        _explained(near, far, trees, engine, X[part], table[part], numbered, y_std, means)
         for part in blocks(len(X), _BLOCK)
     ]
     if not parts:
@@ -139,17 +139,15 @@ def explained(
     return Explanation(**whole)
 
 
-def _explained(near, far, beside, engine, X, table, numbered, y_std, means) -> Explanation:
+def _explained(near, far, trees, engine, X, table, numbered, y_std, means) -> Explanation:
     found, weights = near_weights(near, engine, X)
     indices, y, trend = numbered(found.indices), engine.y[found.indices], np.zeros(len(X))
     support = None
-    trees = beside.trees
     if far is not None or trees is not None:
         local = near.law(engine, X)
-        alone = 0.0 if far is None else far.mixture.ramp(local.claimed)
-        local = local._replace(law=beside.law(local.law, table, alone))
     if trees is not None:
-        share = trees.weight * (1 - alone)
+        alone = 0.0 if far is None else far.mixture.ramp(local.claimed)
+        local, share = local._replace(law=trees.beside(local.law, table, alone)), trees.weight * (1 - alone)
         weights, trend = weights * np.reshape(1 - share, (-1, 1)), share * trees.forest(table)
     if far is not None:
         support, outside = far.support(local), np.flatnonzero(far.outside(local.claimed))

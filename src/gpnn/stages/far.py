@@ -24,8 +24,9 @@ from gpnn.stages.mixing import Claims, Mixture
 from gpnn.stages.near import Answer, Near
 from gpnn.stages.rims import LEVELS, Rim
 from gpnn.stages.shapes import GAUSSIAN, Shape
+from gpnn.stages.trees import Trees
 from gpnn.stages.whitening import Whitener
-from gpnn.stages.widths import Beside
+from gpnn.stages.widths import Widths
 
 NEIGHBORS = 31  # of each member
 _ANSWERED = 32_768  # queries whose laws are made at a time: their innovations are held together
@@ -181,25 +182,31 @@ def answer(
     X: Array,
     progress: str | None = None,
     known: Array | None = None,
-    beside: Beside | None = None,
+    trees: Trees | None = None,
+    widths: Widths | None = None,
     table: Array | None = None,
 ) -> tuple[Prediction, float]:
     """The laws of rows X (q, d) in whitened units of y, with their support, and the largest jitter that was needed.
 
-    `engine` holds the local process's rows; beside: who sees all columns of X, table (q, k), and has a say within the
-    support. known (q,): of the noise of y*, where some of it is."""
+    `engine` holds the local process's rows; trees and widths see all columns of X, table (q, k), and have a say within
+    the support. known (q,): of the noise of y*, where some of it is."""
     mean, variance, support = np.empty((3, len(X)))
     jitter = 0.0
     with progress_bar(len(X), progress) as bar, one_blas_thread():
         for part in blocks(len(X), _ANSWERED):
             found = near.law(engine, X[part], bar)
             law, jitter = found.law, max(jitter, float(found.jitter.max(initial=0.0)))
-            if beside is not None and table is not None:  # who learned from random rows, and for them
-                alone = 0.0 if far is None else far.mixture.ramp(found.claimed)
-                law = beside.law(law, table[part], alone, engine.n_learners)
+            alone = 0.0 if far is None else far.mixture.ramp(found.claimed)
+            if trees is not None and table is not None:  # who learned from random rows, and for them
+                law = trees.beside(law, table[part], alone, engine.n_learners)
+            factor = None
+            if widths is not None and table is not None:
+                factor = widths(law, table[part], engine.n_learners) ** (1 - np.asarray(alone))
             law = law.with_noise(None if known is None else known[part])
             if far is not None:
                 support[part] = far.support(found)
                 law = far.answer(engine, X[part], found._replace(law=law))
+            if factor is not None:  # last, so that it changes no mean
+                law = law.with_own(factor * law.own)
             mean[part], variance[part] = law.mean, law.variance
     return Prediction(mean, variance, support=None if far is None else support, known=known), jitter

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from gpnn.common.types import Array, Prediction
 from gpnn.engines.parallel import for_each_block, in_parallel
 from gpnn.stages.calibration import surprise_in
 from gpnn.stages.forest import Binned, Forest, Growth
-from gpnn.stages.trees import Trees
 from gpnn.stages.weighing import FEWEST
 
 _MOST = 20_000  # judges that are listened to
@@ -35,27 +33,15 @@ class Widths:
     forest: Forest
     """Of the law's variance (its logarithm), its mean, and the columns of the table."""
 
-    def __call__(self, law: Prediction, X: Array, alone: Array | float = 0.0, n_jobs: int | None = None) -> Prediction:
-        """The laws of rows X (q, d) with other variances. alone: from 0 to 1, where there is to be less of it."""
+    def __call__(self, law: Prediction, X: Array, n_jobs: int | None = None) -> Array:
+        """Factors (q,) for the variances of rows X (q, d)."""
         said = np.empty(len(X))
 
         def ask(part: slice) -> None:
             said[part] = self.forest(_columns(law[part], X[part]), 1)
 
         for_each_block(ask, len(X), _BLOCK, n_jobs)
-        return law.with_own(law.own * np.exp((1 - np.asarray(alone)) * said))
-
-
-class Beside(NamedTuple):
-    """What has a say in the process's laws, within the support."""
-
-    trees: Trees | None = None
-    widths: Widths | None = None
-
-    def law(self, law: Prediction, X: Array, alone: Array | float = 0.0, n_jobs: int | None = None) -> Prediction:
-        """Of rows X (q, d). alone: from 0 to 1, where there is to be less of it."""
-        law = law if self.trees is None else self.trees.beside(law, X, alone, n_jobs)
-        return law if self.widths is None else self.widths(law, X, alone, n_jobs)
+        return np.exp(said)
 
 
 def learn_widths(
