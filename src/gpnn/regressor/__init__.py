@@ -83,8 +83,8 @@ class GPnnRegressor(
         together, each in its own metric, weighed by held-out rows where these gain by more than noise. A prediction
         then costs what all of them cost, about k times as much. 1: the winner alone, as below 2,000 rows
     trees : let boosted trees, or a line that they begin from, have a say in means where held-out rows gain by it, as
-        they do where y jumps at thresholds, or is a line and noise; not below 500 rows, and not where noise or weights
-        of rows are known
+        they do where y jumps at thresholds, or is a line and noise; and other trees in widths, where noise differs; not
+        below 500 rows, and not where noise or weights of rows are known
     params : Hyperparameters in whitened units; given, they are used as they are and nothing is learned or chosen
     n_blocks, block_size, optimizer : phase 1 where refine=False: w random blocks of s rows, "lbfgs" or the paper's
         "adam" (rate 0.1, 200 steps)

@@ -68,6 +68,8 @@ def learn_widths(
     said = np.empty((len(_COUNTS), n))
     for k, of_part in enumerate(in_parallel([partial(heard, k) for k in range(_FOLDS)], rng, n_jobs)):
         said[:, part == k] = of_part
+    alphas = np.log(np.mean(squared / (law.own * np.exp(said)), axis=1))  # so that variances are right on average
+    said += alphas[:, None]
     gains = 0.5 * squared / law.variance * (1 - np.exp(-said)) - 0.5 * said
     best = int(np.argmax(gains.mean(axis=1)))
     gain, error = float(np.mean(gains[best])), float(np.std(gains[best], ddof=1) / np.sqrt(n))
@@ -76,6 +78,7 @@ def learn_widths(
     if not told["kept"]:
         return None
     forest = table.grow(squares, np.arange(n), replace(how, n_trees=_COUNTS[best]), seed=_FOLDS).forest
+    forest = replace(forest, base=forest.base + float(alphas[best]))
     return Widths(forest), (y - law.mean) / (law.std * np.exp(0.5 * said[best]))
 
 
