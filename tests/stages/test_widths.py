@@ -62,6 +62,7 @@ def test_left_out_where_there_is_nothing_to_say():
     told = {}
     assert learn_widths(X, y, laws(len(X), 1.0), 1, np.random.default_rng(0), told) is None
     assert not told["kept"]
+    assert learn_widths(X, np.zeros(len(X)), laws(len(X), 1.0), 1, np.random.default_rng(0), told) is None  # all exact
     X, y, _ = noisy(n=400)
     assert learn_widths(X, y, laws(len(X), 1.0), 1, np.random.default_rng(0), told) is None  # too few judges
 

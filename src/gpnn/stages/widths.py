@@ -56,6 +56,8 @@ def learn_widths(
     X, y, law = X[some], y[some], law[some]
     squared, n = (y - law.mean) ** 2, len(y)
     squares = np.minimum((squared + surprise_in(squared)) / law.own, _WILDEST)
+    if not squares.any():  # all of them were predicted exactly
+        return None
     table, part = Binned.of(_columns(law, X)), np.arange(n) % _FOLDS
     how = replace(_GROWN, least_rows=max(_LEAST, n // _SHARE))
 
