@@ -45,8 +45,10 @@ def main():
             change = f"{one['nll_without']:.3f} -> {one['nll']:.3f}"
             print(f"{name:18s}kept {one['kept']!s:6s}NLL {change}  z² {one['calibration']:.2f}", flush=True)
         write_results("widths", results)
-    kept = [one["nll"] - one["nll_without"] for runs in results.values() for one in runs if one["kept"]]
-    print(f"kept in {len(kept)} fits; NLL by {np.median(kept):.3f} in the median, {min(kept):.3f} to {max(kept):.3f}")
+    if kept := [one["nll"] - one["nll_without"] for runs in results.values() for one in runs if one["kept"]]:
+        print(
+            f"kept in {len(kept)} fits; NLL by {np.median(kept):.3f} in the median, {min(kept):.3f} to {max(kept):.3f}"
+        )
 
 
 if __name__ == "__main__":

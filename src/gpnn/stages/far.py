@@ -142,7 +142,13 @@ class Far:
 
 
 def claims_of(
-    members: list[Member], trend: Trend, engine: Engine, Z: Array, near: Prediction, claimed: Array, own=None
+    members: list[Member],
+    trend: Trend,
+    engine: Engine,
+    Z: Array,
+    near: Prediction,
+    claimed: Array,
+    own: Rows | None = None,
 ) -> Claims:
     """Of rows Z (q, d) in the members' whitened units; own: see `Member.law`."""
     laws = [member.law(engine, Z, own) for member in members]
@@ -196,7 +202,9 @@ def answer(
         for part in blocks(len(X), _ANSWERED):
             found = near.law(engine, X[part], bar)
             law, jitter = found.law, max(jitter, float(found.jitter.max(initial=0.0)))
-            alone = 0.0 if far is None else far.mixture.ramp(found.claimed)
+            alone: Array | float = 0.0
+            if far is not None and (trees is not None or widths is not None):
+                alone = far.mixture.ramp(found.claimed)
             if trees is not None and table is not None:  # who learned from random rows, and for them
                 law = trees.beside(law, table[part], alone, engine.n_learners)
             factor = None

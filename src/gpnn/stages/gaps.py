@@ -91,13 +91,19 @@ def learn_far(
     trend = sample.trend(np.arange(n_learned), with_trend)
     members = [sample.member(one, trend, seed) for one, seed in zip(judged, seeds, strict=True)]
     outside = np.argsort(claimed)[-max(_FEWEST_OUTSIDE, round(OUTSIDE * len(claimed))) :]
-    own = np.full(n, -1)
-    own[rows[:n_learned]] = np.arange(n_learned)
     at = verdict.rows[outside]
-    said = claims_of(members, trend, engine, whitener.transform(X[at]), verdict.law[outside], claimed[outside], own[at])
+    own = _places(rows[:n_learned], at)
+    said = claims_of(members, trend, engine, whitener.transform(X[at]), verdict.law[outside], claimed[outside], own)
     in_gaps = Judges(np.concatenate([one.y for one in judged]), _joined(judged))
     mixture = fit_mixture(edge, in_gaps, part, Judges(y[at], said))
     return Far(whitener, trend, members, mixture, np.quantile(claimed, LEVELS), rows[:n_learned], *rims)
+
+
+def _places(rows: Rows, of: Rows) -> Rows:
+    """Where some rows stand among others, −1 for those that do not: the table may be far larger than either."""
+    order = np.argsort(rows)
+    place = order[np.minimum(np.searchsorted(rows, of, sorter=order), len(rows) - 1)]
+    return np.where(rows[place] == of, place, -1)
 
 
 def _claimed(X: Array, near: Near, verdict: Verdict, engine: Engine) -> Array:

@@ -16,7 +16,7 @@ from gpnn.common.types import Array, Prediction
 from gpnn.engines.parallel import for_each_block, in_parallel
 from gpnn.stages.calibration import surprise_in
 from gpnn.stages.forest import Binned, Forest, Growth
-from gpnn.stages.weighing import FEWEST
+from gpnn.stages.weighing import FEWEST, Trial
 
 _MOST = 20_000  # judges that are listened to
 _COUNTS = (10, 30, 75)  # of trees, that are tried
@@ -58,14 +58,14 @@ def learn_widths(
     squares = np.minimum((squared + surprise_in(squared)) / law.own, _WILDEST)
     if not squares.any():  # all of them were predicted exactly
         return None
-    table, part = Binned.of(_columns(law, X)), np.arange(n) % _FOLDS
+    seen, part = _columns(law, X), np.arange(n) % _FOLDS
+    table = Binned.of(seen)
     how = replace(_GROWN, least_rows=max(_LEAST, n // _SHARE))
 
     def heard(k: int, _: np.random.Generator) -> Array:
         """What those who grew without it say of a part, for each count."""
         forest = table.grow(squares, np.flatnonzero(part != k), how, seed=k).forest
-        inside = _columns(law[part == k], X[part == k])
-        return np.stack([forest.first(count)(inside, 1) for count in _COUNTS])
+        return np.stack([forest.first(count)(seen[part == k], 1) for count in _COUNTS])
 
     said = np.empty((len(_COUNTS), n))
     for k, of_part in enumerate(in_parallel([partial(heard, k) for k in range(_FOLDS)], rng, n_jobs)):
@@ -74,14 +74,15 @@ def learn_widths(
     said += alphas[:, None]
     gains = 0.5 * squared / law.variance * (1 - np.exp(-said)) - 0.5 * said
     best = int(np.argmax(gains.mean(axis=1)))
-    gain, error = float(np.mean(gains[best])), float(np.std(gains[best], ddof=1) / np.sqrt(n))
-    told |= {"trees": _COUNTS[best], "gain": gain, "gain_standard_error": error}
-    told["kept"] = gain > max(_SURE * error, _CLEAR)
+    error = float(np.std(gains[best], ddof=1) / np.sqrt(n))
+    trial = Trial(float(np.mean(gains[best])), error, (y - law.mean) / (law.std * np.exp(0.5 * said[best])))
+    told |= {"trees": _COUNTS[best], "gain": trial.gain, "gain_standard_error": trial.error}
+    told["kept"] = trial.exceeds(_SURE, _CLEAR)
     if not told["kept"]:
         return None
     forest = table.grow(squares, np.arange(n), replace(how, n_trees=_COUNTS[best]), seed=_FOLDS).forest
     forest = replace(forest, base=forest.base + float(alphas[best]))
-    return Widths(forest), (y - law.mean) / (law.std * np.exp(0.5 * said[best]))
+    return Widths(forest), trial.residuals
 
 
 def _columns(law: Prediction, X: Array) -> Array:

@@ -52,15 +52,15 @@ def boost(
     """Grow trees one after another, each to the residuals of those before it.
 
     bins (d, n): of each value; first (d + 1,): where a column's bins begin among all; squares: whether y is squares,
-    about 1 on average; rows, held: numbers of those to
-    learn from, and of those that end it where none of the last `patience` trees gained anything; n_seen: columns that
-    each tree sees, the first n_strongest and others drawn anew; n_tried: of these, columns that each split is chosen
-    among, drawn anew. Fills roots (t,), and for each node its column (−1 for leaves), the
-    last bin that goes left, what a leaf says, and its left child, with the right one behind; adds to gains (d,) what
-    splits took off the sum of squares. Returns how many trees and nodes there are.
+    about 1 on average; rows, held: numbers of those to learn from, and of those that end it where none of the last
+    `patience` trees gained anything; n_seen: columns that each tree sees, the first n_strongest and others drawn anew;
+    n_tried: of these, columns that each split is chosen among, drawn anew. Fills roots (t,), and for each node its
+    column (−1 for leaves), the last bin that goes left, what a leaf says, and its left child, with the right one
+    behind; adds to gains (d,) what splits took off the sum of squares. Returns how many trees and nodes there are.
     """
     n = len(rows)
-    said, counted, ordered = np.zeros(len(y)), np.zeros(len(y), np.int64), np.empty(n, np.int64)
+    said, residual = np.zeros(len(y)), np.empty(len(y))
+    counted, ordered = np.zeros(len(y), np.int64), np.empty(n, np.int64)
     order, aside = rows.copy(), np.empty_like(rows)
     counts = np.empty((most_leaves, first[-1]), np.int64)  # of each leaf, in the bins of all columns
     slot, start, stop, node, total, best_column, best_bin = np.empty((7, most_leaves), np.int64)
@@ -71,12 +71,13 @@ def boost(
     for tree in range(n_trees):
         largest = 0.0
         for i in rows:
-            largest = max(largest, abs(_residual(y[i], said[i], squares)))
+            residual[i] = _residual(y[i], said[i], squares)
+            largest = max(largest, abs(residual[i]))
         if largest == 0.0:
             break
         unit, whole = largest / _FINEST, 0
         for i in rows:
-            counted[i] = _ROW + int(np.rint(_residual(y[i], said[i], squares) / unit))
+            counted[i] = _ROW + int(np.rint(residual[i] / unit))
             whole += counted[i]
         order[:] = rows
         if n_seen < len(bins):
